@@ -1,0 +1,1 @@
+"""Flags in, text out; one file per command; the only place that prints."""

@@ -1,0 +1,108 @@
+"""SIGINT and SIGTERM: cancel, or drain first; never while things are being taken down."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from gymctl.errors import Interrupted
+
+T = TypeVar("T")
+
+
+class Interrupts:
+    """Runs one coroutine and decides what a signal does to it.
+
+    Outside of the two blocks below, a signal cancels the coroutine, whose `finally` blocks take down what it
+    started. Inside `draining()` the first signal only sets `drain` and the second cancels. Inside `cleanup()`
+    signals are counted and nothing else, so that nothing is left half removed.
+    """
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self.drain = asyncio.Event()
+        self.received: int | None = None
+        self._tell = tell
+        self._is_draining = False
+        self._is_cleaning = 0
+        self._task: asyncio.Task[object] | None = None
+
+    @contextmanager
+    def draining(self) -> Iterator[asyncio.Event]:
+        self._is_draining = True
+        try:
+            yield self.drain
+        finally:
+            self._is_draining = False
+
+    @contextmanager
+    def cleanup(self) -> Iterator[None]:
+        self._is_cleaning += 1
+        try:
+            yield
+        finally:
+            self._is_cleaning -= 1
+
+    async def shielded(self, work: Awaitable[T]) -> T:
+        """Await `work` to its end; signals meanwhile are only counted, a cancellation arrives afterwards."""
+        with self.cleanup():
+            task = asyncio.ensure_future(work)
+            cancelled: asyncio.CancelledError | None = None
+            while not task.done():
+                try:
+                    await asyncio.shield(task)
+                except asyncio.CancelledError as error:
+                    if task.cancelled():
+                        raise
+                    cancelled = error
+                except BaseException:
+                    break
+            result = task.result()
+            if cancelled is not None:
+                raise cancelled
+            return result
+
+    def _on_signal(self, number: int) -> None:
+        is_first = self.received is None
+        self.received = self.received or number
+        if self._is_cleaning:
+            self._tell("still stopping; nothing will be left running")
+        elif self._is_draining and is_first:
+            self._tell("draining: no new rollouts, waiting for the running ones (again to stop now)")
+            self.drain.set()
+        elif self._task is not None:
+            self._tell("stopping")
+            self._task.cancel()
+
+    async def run(self, main: Callable[[Interrupts], Awaitable[T]]) -> T:
+        """Run `main(self)`. Raises Interrupted when it ended because of a signal."""
+        loop = asyncio.get_running_loop()
+        task: asyncio.Task[T] = asyncio.ensure_future(main(self))  # type: ignore[arg-type]
+        self._task = task
+        numbers = (signal.SIGINT, signal.SIGTERM)
+        for number in numbers:
+            loop.add_signal_handler(number, self._on_signal, number)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            if self.received is None:
+                raise
+            raise Interrupted(signal_number=self.received) from None
+        finally:
+            for number in numbers:
+                loop.remove_signal_handler(number)
+
+
+def run(main: Callable[[Interrupts], Awaitable[T]], tell: Callable[[str], None]) -> T:
+    """Run an async command from synchronous code, on uvloop where it is installed."""
+    try:
+        import uvloop
+    except ImportError:  # pragma: no cover - Windows
+        return asyncio.run(_with(main, tell))
+    return uvloop.run(_with(main, tell))
+
+
+async def _with(main: Callable[[Interrupts], Awaitable[T]], tell: Callable[[str], None]) -> T:
+    return await Interrupts(tell).run(main)

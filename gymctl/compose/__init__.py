@@ -1,0 +1,1 @@
+"""Config -> typed Compose Project -> YAML (the top-level compose/ folder holds static fragments)."""

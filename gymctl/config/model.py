@@ -1,0 +1,107 @@
+"""The frozen result of loading: servers, head, datasets, settings, and where each value came from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from gymctl.contract.part import Pool
+from gymctl.contract.servers import ServerKind
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Who wrote a value: a file with line, `env.yaml`, a flag, or a default."""
+
+    source: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        return self.source if self.line is None else f"{self.source}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A direct field of a block that names another server (CONTRACT 1.2)."""
+
+    field: str
+    kind: ServerKind
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """One `datasets:` entry (CONTRACT 1.3) with the instance that declares it."""
+
+    declared_by: str
+    name: str
+    type: str
+    jsonl_fpath: str
+    path: Path | None
+    """`jsonl_fpath` resolved over the search roots; None when no root holds it."""
+    num_repeats: int = 1
+    prepare_script: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerBlock:
+    """One server instance, resolved and checked."""
+
+    name: str
+    kind: ServerKind
+    implementation: str
+    entrypoint: str
+    folder: Path
+    """The server folder, `<root>/<kind>/<implementation>`, that holds the entrypoint."""
+    settings: Mapping[str, Any]
+    """The level-3 block, resolved, host and port filled in (host view)."""
+    calls: tuple[Reference, ...]
+    host: str
+    port: int
+    """The port published on the host; -1 when ports were not allocated."""
+    is_port_explicit: bool
+    workers: int = 1
+    is_generated: bool = False
+    """A relay made for an agent that no environment server fronts (CONTRACT 1.17)."""
+
+
+class GlobalSettings(BaseModel):
+    """The top-level keys of CONTRACT 1.14 that the host acts on, with their defaults."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    pool: Pool = Pool()
+    server_spinup_timeout_seconds: float | None = 600.0
+    """None: no bound."""
+    model_endpoint_readiness_timeout_seconds: float | None = 600.0
+    """None: the check is skipped."""
+    show_access_log: bool = False
+    verbose: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Everything above `config` reads this and nothing else. Made once, in `cli/`."""
+
+    project: str
+    """Normalised project name: ^[a-z0-9][a-z0-9_-]*[a-z0-9]$, at most 63 characters, unique per folder and selection."""
+    servers: Mapping[str, ServerBlock]
+    """In config order."""
+    head_host: str
+    head_port: int
+    document: Mapping[str, Any]
+    """The whole merged config, resolved, ports filled in (host view), secrets in clear."""
+    settings: GlobalSettings
+    datasets: tuple[Dataset, ...]
+    files: tuple[Path, ...]
+    search_roots: tuple[Path, ...]
+    origins: Mapping[str, Origin]
+    """By dotted key of each leaf (last writer)."""
+    secrets: frozenset[str] = frozenset()
+    """Clear text of every value that masking hides; for redaction by value in logs and messages."""
+    warnings: tuple[str, ...] = ()

@@ -1,0 +1,124 @@
+"""What one server is told when it starts: the file mounted at /run/gymctl/part.json (DESIGN D2).
+
+It holds the server's own block, the addresses of the servers it may call, and only the secrets its block
+refers to. Written by the host with mode 0600, never rendered into the compose file or the environment.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from gymctl.contract.servers import Address, ServerKind
+
+PART_PATH = "/run/gymctl/part.json"
+PART_VARIABLE = "GYMCTL_PART"
+SERVER_FOLDER = "/srv/server"
+SERVER_PORT = 8000
+"""Every server container listens here; the host port is published by Compose."""
+
+
+class Pool(BaseModel):
+    """HTTP client limits of one server group (CONTRACT 1.14, 2.6); 0 means unlimited."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    limit: int = 102400
+    limit_per_host: int = 1024
+    keepalive_idle_seconds: int = 60
+    keepalive_interval_seconds: int = 10
+    keepalive_probes: int = 3
+
+
+class ServerPart(BaseModel):
+    """One server's own part of the config, in the view of the place where it runs."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    role: Literal["server"] = "server"
+    project: str
+    name: str
+    kind: ServerKind
+    implementation: str
+    entrypoint: str = "app.py"
+    bind_host: str = "0.0.0.0"
+    bind_port: int = SERVER_PORT
+    workers: int = 1
+    settings: dict[str, Any]
+    """The level-3 block, resolved, as the user wrote it (`entrypoint`, `domain`, `datasets`, … included)."""
+    servers: dict[str, Address] = Field(default_factory=dict)
+    """The servers this one may call, by instance id, in this server's view."""
+    session_secret: str
+    pool: Pool = Pool()
+    log_level: str = "INFO"
+    show_access_log: bool = False
+
+
+class HeadTarget(BaseModel):
+    """A server whose readiness the head watches. `family` decides what counts: ours answer /readyz."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    url: str
+    kind: ServerKind
+    family: Literal["gymctl", "nemo_gym"] = "gymctl"
+
+
+class HeadPart(BaseModel):
+    """What the head is told: both views of the config, masked and resolved (DESIGN D1)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    role: Literal["head"] = "head"
+    project: str
+    bind_host: str = "0.0.0.0"
+    host_view_port: int
+    """Listens for the host: published as the project's head port."""
+    network_view_port: int
+    """Listens for the servers: answers with network names."""
+    host_view: str
+    """YAML text."""
+    network_view: str
+    """YAML text."""
+    host_instances: list[dict[str, Any]]
+    """CONTRACT 2.2 elements with host addresses."""
+    network_instances: list[dict[str, Any]]
+    targets: list[HeadTarget]
+    spinup_timeout_seconds: float | None = 600.0
+    log_level: str = "INFO"
+
+
+class EndpointState(BaseModel):
+    """What a model server says of its upstream on `GET /gymctl/upstream` (probed from where it runs)."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    key: str
+    url: str
+    state: Literal["answering", "waiting", "unresolvable", "skipped"]
+    detail: str = ""
+
+
+class TargetState(BaseModel):
+    """One server as the head sees it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str
+    kind: ServerKind
+    state: Literal["starting", "ready"]
+    seconds: float | None = None
+    """Seconds from the head's own start until the server first answered."""
+    endpoints: list[EndpointState] = Field(default_factory=list)
+
+
+class HeadStatus(BaseModel):
+    """`GET /gymctl/status` of the head: progress for `up`, identity for readiness checks."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    project: str
+    ready: bool
+    targets: list[TargetState]

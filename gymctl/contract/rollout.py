@@ -1,0 +1,27 @@
+"""Rows, attempts and the keys that the collector adds to them (CONTRACT 8.5, 9.4-9.7)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+TASK_INDEX = "_ng_task_index"
+ROLLOUT_INDEX = "_ng_rollout_index"
+ATTEMPT_INDEX = "_ng_attempt_index"
+ROLLOUT_ID = "_ng_rollout_id"
+ENVIRONMENT_SERVER = "_ng_environment_server"
+RESULT_TYPE = "_ng_result_type"
+FAILURE_CLASS = "_ng_failure_class"
+NO_PERSIST = "_ng_no_persist"
+
+Row = dict[str, Any]
+"""A task row or a rollout record: JSON we pass through, plus the keys above."""
+
+
+def is_materialized(row: Row) -> bool:
+    """A row that names its task and input instead of an agent (CONTRACT 8.5)."""
+    return isinstance(row.get("task_id"), dict) and "task_input" in row
+
+
+def rollout_key(row: Row) -> tuple[int, int]:
+    """(task index, rollout index); missing indices count as 0 (CONTRACT 10.1)."""
+    return int(row.get(TASK_INDEX) or 0), int(row.get(ROLLOUT_INDEX) or 0)

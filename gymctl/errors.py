@@ -1,0 +1,141 @@
+"""Every error a user can see: what is wrong, where, what to do, and the exit code it ends with.
+
+    GymctlError                   exit
+    ├── UsageError                  2   flags that do not go together
+    ├── ConfigError                 1   a value, with its place
+    │   ├── ConfigPathNotFoundError, MalformedConfigPathsError, NoServerInstancesError,
+    │   ├── ConfigMissingValuesError, ConfigInterpolationError, ServerRefNotFoundError,
+    │   └── AlmostServerError, AgentWithoutEnvironmentServerError, AmbiguousEnvironmentServerError
+    ├── PrerequisiteError           3   engine missing or too old, port taken, no disk
+    ├── EngineError                 4   build, push, start
+    ├── ServerError                 5   a server answered with an error we cannot go on from
+    └── RunError                    6   rollouts left undone, coverage under the floor
+    Interrupted                   130   SIGINT; 143 for SIGTERM
+
+Anything else is a bug: exit code 70, traceback in a file. Printed once, in `cli/main.py`:
+
+    error: `num_repeats` must be at least 1, got 0
+      --> eval.yaml:7
+    hint: ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+EXIT_BUG = 70
+
+
+class GymctlError(Exception):
+    """Base of everything a user may see.
+
+    what: one line, no trailing full stop. where: `file:line`, a flag, a key or a server.
+    hint: the next thing to do. details: further lines (log tails, lists), printed indented.
+    """
+
+    exit_code = 1
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        where: str | None = None,
+        hint: str | None = None,
+        details: Sequence[str] = (),
+    ) -> None:
+        super().__init__(what)
+        self.what = what
+        self.where = where
+        self.hint = hint
+        self.details = tuple(details)
+
+    def __str__(self) -> str:
+        lines = [self.what]
+        if self.where:
+            lines.append(f"  --> {self.where}")
+        lines += [f"  {line}" for line in self.details]
+        if self.hint:
+            lines.append(f"hint: {self.hint}")
+        return "\n".join(lines)
+
+
+class UsageError(GymctlError):
+    """Flags that do not go together, an unknown selector, a missing argument."""
+
+    exit_code = 2
+
+
+class ConfigError(GymctlError):
+    """A configuration that cannot be used. Subclasses carry the names of CONTRACT 1.19."""
+
+    exit_code = 1
+
+
+class ConfigPathNotFoundError(ConfigError):
+    """A file named in `config_paths` is in none of the search roots."""
+
+
+class MalformedConfigPathsError(ConfigError):
+    """`config_paths` is not a list of strings."""
+
+
+class NoServerInstancesError(ConfigError):
+    """The merged configuration starts nothing."""
+
+
+class ConfigMissingValuesError(ConfigError):
+    """Mandatory values (`???`) are still unset; all of them are listed."""
+
+
+class ConfigInterpolationError(ConfigError):
+    """A `${...}` points at nothing; all of them are listed."""
+
+
+class ServerRefNotFoundError(ConfigError):
+    """A block refers to a server that the configuration does not define."""
+
+
+class AlmostServerError(ConfigError):
+    """A block looks like a server and does not validate as one."""
+
+
+class AgentWithoutEnvironmentServerError(ConfigError):
+    """An agent that no environment server fronts."""
+
+
+class AmbiguousEnvironmentServerError(ConfigError):
+    """An agent that several environment servers front."""
+
+
+class PrerequisiteError(GymctlError):
+    """Something outside gymctl is missing: an engine, a free port, disk space."""
+
+    exit_code = 3
+
+
+class EngineError(GymctlError):
+    """The container engine (or uv, in the process runtime) failed to build or start something."""
+
+    exit_code = 4
+
+
+class ServerError(GymctlError):
+    """A server died, never became ready, or answered with an error we cannot go on from."""
+
+    exit_code = 5
+
+
+class RunError(GymctlError):
+    """A run that did not end as asked: rollouts left undone, coverage under the floor, output not writable."""
+
+    exit_code = 6
+
+
+class Interrupted(GymctlError):  # noqa: N818 - the name says what happened
+    """SIGINT (exit 130) or SIGTERM (143); everything started has been stopped when it is raised."""
+
+    exit_code = 130
+
+    def __init__(self, what: str = "interrupted", *, signal_number: int = 2, hint: str | None = None) -> None:
+        super().__init__(what, hint=hint)
+        self.exit_code = 128 + signal_number

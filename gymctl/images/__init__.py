@@ -1,0 +1,1 @@
+"""Server folders -> build contexts, content-addressed tags, builds."""

@@ -1,0 +1,1 @@
+"""Records -> numbers; pure."""

@@ -1,0 +1,104 @@
+"""Where things are: the bundled folders (checkout or wheel), a project's folder, the files of a run."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parent
+
+
+def bundled() -> Path:
+    """The folder that holds server_images/, templates/, compose/, benchmarks/, Dockerfile.base, scripts/.
+
+    In a wheel they travel inside the package; in a checkout they lie beside it.
+    """
+    inside = PACKAGE / "_bundled"
+    return inside if inside.is_dir() else PACKAGE.parent
+
+
+def install_roots() -> tuple[Path, ...]:
+    """The last search roots (CONTRACT 1.6): `benchmarks/…` and `resources_servers/…` resolve under these."""
+    return bundled(), bundled() / "server_images"
+
+
+def cache_dir() -> Path:
+    """Per-user cache (environments of the process runtime, staged SDK): $XDG_CACHE_HOME/gymctl."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "gymctl"
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectPaths:
+    """What a project leaves on disk, mode 0700, below the folder it was started from.
+
+        .gymctl/<project>/
+          compose.yaml        the rendered file; runs by hand
+          project.json        name, runtime, head address, server table, pids (process runtime)
+          secret              random key that signs session cookies, mode 0600
+          parts/<service>.json  what each server is told, mode 0600
+          logs/<server>.log   process runtime only
+          lock                held while a command changes the project
+    """
+
+    folder: Path
+
+    @classmethod
+    def of(cls, project: str, base: Path | None = None) -> ProjectPaths:
+        return cls((base or Path.cwd()) / ".gymctl" / project)
+
+    @property
+    def compose(self) -> Path:
+        return self.folder / "compose.yaml"
+
+    @property
+    def state(self) -> Path:
+        return self.folder / "project.json"
+
+    @property
+    def secret(self) -> Path:
+        return self.folder / "secret"
+
+    @property
+    def parts(self) -> Path:
+        return self.folder / "parts"
+
+    @property
+    def logs(self) -> Path:
+        return self.folder / "logs"
+
+    @property
+    def lock(self) -> Path:
+        return self.folder / "lock"
+
+    def part(self, service: str) -> Path:
+        return self.parts / f"{service}.json"
+
+
+@dataclass(frozen=True, slots=True)
+class RunPaths:
+    """The files of one run (CONTRACT 9.8), all named after the output.
+
+        runs/x.jsonl                       rollouts, in completion order
+        runs/x_materialized_inputs.jsonl   expanded rows as sent, written before the first request
+        runs/x_failures.jsonl              rollouts that failed, with their class
+        runs/x_aggregate_metrics.json      one object per environment server
+    """
+
+    rollouts: Path
+
+    def _beside(self, suffix: str) -> Path:
+        return self.rollouts.with_name(f"{self.rollouts.stem}{suffix}")
+
+    @property
+    def inputs(self) -> Path:
+        return self._beside("_materialized_inputs.jsonl")
+
+    @property
+    def failures(self) -> Path:
+        return self._beside("_failures.jsonl")
+
+    @property
+    def aggregate(self) -> Path:
+        return self._beside("_aggregate_metrics.json")

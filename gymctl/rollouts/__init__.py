@@ -1,0 +1,1 @@
+"""Rows -> records: dataset, expansion, bounded collection, the files of a run. Knows neither Docker nor config."""
