@@ -33,13 +33,13 @@ def cache_dir() -> Path:
 class ProjectPaths:
     """What a project leaves on disk, mode 0700, below the folder it was started from.
 
-        .gymctl/<project>/
-          compose.yaml        the rendered file; runs by hand
-          project.json        name, runtime, head address, server table, pids (process runtime)
-          secret              random key that signs session cookies, mode 0600
-          parts/<service>.json  what each server is told, mode 0600
-          logs/<server>.log   process runtime only
-          lock                held while a command changes the project
+    .gymctl/<project>/
+      compose.yaml        the rendered file; runs by hand
+      project.json        name, runtime, head address, server table, pids (process runtime)
+      secret              random key that signs session cookies, mode 0600
+      parts/<service>.json  what each server is told, mode 0600
+      logs/<server>.log   process runtime only
+      lock                held while a command changes the project
     """
 
     folder: Path
@@ -80,10 +80,10 @@ class ProjectPaths:
 class RunPaths:
     """The files of one run (CONTRACT 9.8), all named after the output.
 
-        runs/x.jsonl                       rollouts, in completion order
-        runs/x_materialized_inputs.jsonl   expanded rows as sent, written before the first request
-        runs/x_failures.jsonl              rollouts that failed, with their class
-        runs/x_aggregate_metrics.json      one object per environment server
+    runs/x.jsonl                       rollouts, in completion order
+    runs/x_materialized_inputs.jsonl   expanded rows as sent, written before the first request
+    runs/x_failures.jsonl              rollouts that failed, with their class
+    runs/x_aggregate_metrics.json      one object per environment server
     """
 
     rollouts: Path

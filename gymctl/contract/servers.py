@@ -93,7 +93,9 @@ def _entry(name: str, block: object) -> ServerEntry | None:
     references = {
         field: str(value["name"])
         for field, value in settings.items()
-        if isinstance(value, Mapping) and "name" in value and (value.get("type") in KINDS or field == "agent_server")
+        if isinstance(value, Mapping)
+        and "name" in value
+        and (value.get("type") in KINDS or field == "agent_server")
     }
     datasets = settings.get("datasets") or ()
     return ServerEntry(

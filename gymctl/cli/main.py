@@ -1,0 +1,115 @@
+"""The `gymctl` program: its commands, and the one place where an error becomes text and an exit code."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import tempfile
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+import typer
+
+from gymctl import __version__
+from gymctl.cli.output import Console
+from gymctl.errors import EXIT_BUG, GymctlError
+
+COMMANDS = ("eval", "up", "ps", "logs", "down", "doctor")
+GROUPS = ("config",)
+HELP = """Evaluate LLM agents in environments, one container per server.
+
+gymctl eval arithmetic --model-type llama_cpp_model --limit 20 -k 2
+
+Exit codes: 0 done, 1 configuration, 2 usage, 3 something is missing (engine, port, disk), 4 build or start
+failed, 5 a server died, 6 the run is incomplete or its coverage is under the floor, 70 a bug, 130/143 interrupted.
+"""
+
+
+def application() -> typer.Typer:
+    """The Typer application. Command modules are light; what they need is imported when they run."""
+    app = typer.Typer(
+        name="gymctl",
+        help=HELP,
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_root)
+    for name in COMMANDS:
+        module = importlib.import_module(f"gymctl.cli.{name}")
+        app.command(name)(module.command)
+    for name in GROUPS:
+        module = importlib.import_module(f"gymctl.cli.{name}")
+        app.add_typer(module.app, name=name)
+    return app
+
+
+def _show_version(is_asked: bool) -> None:
+    if is_asked:
+        Console().data(f"gymctl {__version__}")
+        raise typer.Exit
+
+
+def _root(
+    version: bool = typer.Option(
+        False, "--version", callback=_show_version, is_eager=True, help="Print the version and exit."
+    ),
+    debug: bool = typer.Option(False, "--debug", help="Show the traceback of an error."),
+) -> None:
+    """Options of every command."""
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the program on `argv` (default: the process's own arguments) and exit with the documented code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    is_debug = "--debug" in arguments
+    arguments = [argument for argument in arguments if argument != "--debug"]
+    sys.exit(_run(arguments, is_debug=is_debug))
+
+
+def _run(arguments: list[str], *, is_debug: bool) -> int:
+    console = Console()
+    try:
+        typer.main.get_command(application()).main(args=arguments, prog_name="gymctl", standalone_mode=False)
+    except GymctlError as error:
+        if is_debug:
+            traceback.print_exc()
+        console.error(error)
+        return error.exit_code
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (KeyboardInterrupt, click.exceptions.Abort):
+        console.insist("error: interrupted")
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+    except Exception as error:  # noqa: BLE001 - the border: whatever arrives here is a bug of ours
+        if is_debug:
+            traceback.print_exc()
+        console.insist(_bug_report(error))
+        return EXIT_BUG
+    return 0
+
+
+def _bug_report(error: Exception) -> str:
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="gymctl-bug-", suffix=".txt", delete=False, encoding="utf-8"
+    ) as file:
+        traceback.print_exc(file=file)
+    return (
+        f"error: a bug in gymctl: {type(error).__name__}\n"
+        f"  --> {Path(file.name)}\n"
+        "hint: please report it with that file; --debug shows the traceback here"
+    )
+
+
+if __name__ == "__main__":
+    main()

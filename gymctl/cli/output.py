@@ -1,0 +1,124 @@
+"""Where text goes: data to stdout, talk to stderr; no colour, motion or prompt where nobody looks."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any, TextIO
+
+from gymctl.errors import GymctlError
+
+STEP_WIDTH = 16
+
+
+def has_motion(stream: TextIO) -> bool:
+    """Whether lines may be redrawn: a terminal that is neither dumb nor told to stay quiet."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("CI")
+
+
+class Console:
+    """One per command; holds no state but its verbosity and the length of the line being redrawn."""
+
+    def __init__(
+        self, *, is_quiet: bool = False, out: TextIO | None = None, err: TextIO | None = None
+    ) -> None:
+        self.is_quiet = is_quiet
+        self._out = out or sys.stdout
+        self._err = err or sys.stderr
+        self._open_line = 0
+
+    @property
+    def has_motion(self) -> bool:
+        return has_motion(self._err) and not self.is_quiet
+
+    def data(self, text: str) -> None:
+        """What the user asked for, on stdout."""
+        self._close_line()
+        print(text, file=self._out, flush=True)
+
+    def json(self, value: Any) -> None:
+        self.data(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+
+    def say(self, text: str = "") -> None:
+        """What the user may like to know, on stderr."""
+        if not self.is_quiet:
+            self.insist(text)
+
+    def insist(self, text: str) -> None:
+        """Like `say`, also under --quiet: warnings and what a signal does."""
+        self._close_line()
+        print(text, file=self._err, flush=True)
+
+    def table(self, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+        """Aligned columns on stdout; a column whose cells are all numbers is right-aligned."""
+        self.data("\n".join(table_lines(header, rows)))
+
+    def transient(self, text: str) -> None:
+        """Text that the next call replaces; nothing where lines cannot be redrawn."""
+        if not self.has_motion:
+            return
+        width = max(20, _terminal_width(self._err) - 1)
+        shown = text if len(text) <= width else text[: width - 1] + "…"
+        print(f"\r{shown.ljust(self._open_line)}", end="", file=self._err, flush=True)
+        self._open_line = len(shown)
+
+    def error(self, error: GymctlError) -> None:
+        """`error:` what, `-->` where, details, `hint:`; once, on stderr."""
+        self.insist(f"error: {error}")
+
+    def _close_line(self) -> None:
+        if self._open_line:
+            print(f"\r{' ' * self._open_line}\r", end="", file=self._err, flush=True)
+            self._open_line = 0
+
+
+class ConsoleReporter:
+    """runtime.stack.Reporter on a console: `  images         3 in use · 1 built`."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def step(self, name: str, text: str) -> None:
+        self._console.say(f"  {name:<{STEP_WIDTH - 2}} {text}")
+
+    def note(self, text: str) -> None:
+        self._console.insist(text)
+
+    def progress(self, text: str) -> None:
+        self._console.transient(f"  {text}")
+
+
+def reporter(console: Console | None = None) -> ConsoleReporter:
+    return ConsoleReporter(console or Console())
+
+
+def table_lines(header: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
+    """The lines of an aligned table, two spaces between columns, no trailing blanks."""
+    body = [["" if cell is None else str(cell) for cell in row] for row in rows]
+    cells = [list(header), *body]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
+    is_number = [bool(body) and all(_is_number(row[column]) for row in body) for column in range(len(header))]
+    return [
+        "  ".join(
+            cell.rjust(width) if number else cell.ljust(width)
+            for cell, width, number in zip(row, widths, is_number, strict=True)
+        ).rstrip()
+        for row in cells
+    ]
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell.rstrip("%").replace(",", "") or "0")
+    except ValueError:
+        return False
+    return True
+
+
+def _terminal_width(stream: TextIO) -> int:
+    try:
+        return os.get_terminal_size(stream.fileno()).columns
+    except (OSError, ValueError):
+        return 80
