@@ -126,12 +126,12 @@ class ServerError(GymctlError):
 
 
 class RunError(GymctlError):
-    """A run that did not end as asked: rollouts left undone, coverage under the floor, output not writable."""
+    """A run that did not end as asked: rollouts left undone, coverage under the floor, output full."""
 
     exit_code = 6
 
 
-class Interrupted(GymctlError):  # noqa: N818 - the name says what happened
+class Interrupted(GymctlError):
     """SIGINT (exit 130) or SIGTERM (143); everything started has been stopped when it is raised."""
 
     exit_code = 130

@@ -16,9 +16,9 @@ T = TypeVar("T")
 class Interrupts:
     """Runs one coroutine and decides what a signal does to it.
 
-    Outside of the two blocks below, a signal cancels the coroutine, whose `finally` blocks take down what it
-    started. Inside `draining()` the first signal only sets `drain` and the second cancels. Inside `cleanup()`
-    signals are counted and nothing else, so that nothing is left half removed.
+    Outside of the two blocks below, the first signal cancels the coroutine, whose `finally` blocks take down
+    what it started. Inside `draining()` the first signal only sets `drain` and the second cancels. Once
+    cancelled, and inside `cleanup()`, further signals only say so: nothing is left half removed.
     """
 
     def __init__(self, tell: Callable[[str], None]) -> None:
@@ -27,6 +27,7 @@ class Interrupts:
         self._tell = tell
         self._is_draining = False
         self._is_cleaning = 0
+        self._is_stopping = False
         self._task: asyncio.Task[object] | None = None
 
     @contextmanager
@@ -52,28 +53,25 @@ class Interrupts:
             cancelled: asyncio.CancelledError | None = None
             while not task.done():
                 try:
-                    await asyncio.shield(task)
+                    await asyncio.wait({task})
                 except asyncio.CancelledError as error:
-                    if task.cancelled():
-                        raise
                     cancelled = error
-                except BaseException:
-                    break
-            result = task.result()
             if cancelled is not None:
+                task.exception()  # retrieved: the cancellation is the news
                 raise cancelled
-            return result
+            return task.result()
 
     def _on_signal(self, number: int) -> None:
         is_first = self.received is None
         self.received = self.received or number
-        if self._is_cleaning:
+        if self._is_cleaning or self._is_stopping:
             self._tell("still stopping; nothing will be left running")
         elif self._is_draining and is_first:
             self._tell("draining: no new rollouts, waiting for the running ones (again to stop now)")
             self.drain.set()
         elif self._task is not None:
             self._tell("stopping")
+            self._is_stopping = True
             self._task.cancel()
 
     async def run(self, main: Callable[[Interrupts], Awaitable[T]]) -> T:

@@ -23,7 +23,7 @@ HELP = """Evaluate LLM agents in environments, one container per server.
 gymctl eval arithmetic --model-type llama_cpp_model --limit 20 -k 2
 
 Exit codes: 0 done, 1 configuration, 2 usage, 3 something is missing (engine, port, disk), 4 build or start
-failed, 5 a server died, 6 the run is incomplete or its coverage is under the floor, 70 a bug, 130/143 interrupted.
+failed, 5 a server died, 6 the run is incomplete or its coverage too low, 70 a bug, 130/143 interrupted.
 """
 
 

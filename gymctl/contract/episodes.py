@@ -1,4 +1,4 @@
-"""Episodes, tasks and sessions between client, environment server, agent and resources server (CONTRACT 5-7)."""
+"""Episodes, tasks and sessions as they cross between client, environment server, agent and resources server."""
 
 from __future__ import annotations
 
