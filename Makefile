@@ -1,0 +1,35 @@
+# gymctl: what a newcomer runs. Each target does its own set-up; `make` alone lists them.
+
+VENV := .venv
+BIN := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test engine lint lock clean
+
+help: ## list the targets
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+demo: ## set everything up and evaluate a small real model on real tasks
+	@scripts/setup.sh run
+	@$(BIN)/gymctl eval arithmetic --model-type llama_cpp_model --limit 20 -k 2 --output results/demo.jsonl
+
+test: ## set everything up and run all tests
+	@scripts/setup.sh dev
+	@scripts/test.sh
+
+engine: ## install and start a Docker engine (Debian or Ubuntu, as root)
+	@scripts/ensure_docker.sh
+
+lint: ## style and types only
+	@scripts/setup.sh dev
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/pyright
+
+lock: ## refresh the locked versions (development and container packages)
+	@scripts/setup.sh dev
+	@$(BIN)/uv pip compile -q --universal --python-version 3.11 --extra dev --no-header --no-annotate --no-emit-package gymctl pyproject.toml -o scripts/constraints.txt
+	@scripts/lock_base.sh
+
+clean: ## remove the environment and caches of this checkout
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis dist

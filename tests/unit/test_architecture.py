@@ -1,0 +1,141 @@
+"""Imports go one way, and what is imported is what is declared (the drawing is in docs/architecture.md)."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "gymctl"
+
+ANYONE = {"errors", "paths", "transport"}
+MAY_IMPORT: dict[str, set[str]] = {
+    "contract": set(),
+    "metrics": {"contract"},
+    "servers": {"metrics", "contract"},
+    "config": {"contract"},
+    "compose": {"config", "contract"},
+    "images": {"config", "contract", "engine"},
+    "runtime": {"compose", "images", "config", "contract", "engine"},
+    "rollouts": {"metrics", "contract"},
+    "cli": {"rollouts", "metrics", "runtime", "images", "compose", "config", "contract", "engine"},
+    "errors": set(),
+    "paths": set(),
+    "transport": {"contract"},
+    "engine": set(),
+    "__init__": set(),
+    "__main__": {"cli"},
+}
+CONTAINER_HALF = {"contract", "metrics", "servers", "errors", "paths", "transport"}
+# A distribution whose import name differs from its own name.
+IMPORT_NAMES = {
+    "hydra-core": "hydra",
+    "pyyaml": "yaml",
+    "python-on-whales": "python_on_whales",
+}
+# Declared because uvicorn or uv use them when they are there; no line of ours imports them.
+USED_WITHOUT_IMPORT = {"httptools"}
+# Imported through the distribution that owns them.
+COMES_WITH = {"starlette": "fastapi"}
+
+
+def part_of(path: Path, package: Path) -> str:
+    """The layer a file belongs to: its folder, or its own name at the top."""
+    relative = path.relative_to(package)
+    return relative.parts[0] if len(relative.parts) > 1 else relative.stem
+
+
+def imported_names(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            assert node.module is not None
+            if node.module == "gymctl":
+                yield from (f"gymctl.{alias.name}" for alias in node.names)
+            else:
+                yield node.module
+
+
+def wrong_imports(package: Path) -> list[str]:
+    found: list[str] = []
+    for path in sorted(package.rglob("*.py")):
+        part = part_of(path, package)
+        allowed = MAY_IMPORT.get(part)
+        if allowed is None:
+            found.append(f"{path.relative_to(package)}: `{part}` is not in the drawing")
+            continue
+        for name in imported_names(path):
+            pieces = name.split(".")
+            if pieces[0] != "gymctl" or len(pieces) == 1 or pieces[1] == "__version__":
+                continue
+            if pieces[1] not in allowed | ANYONE | {part}:
+                found.append(f"{path.relative_to(package)}: {part} may not import {pieces[1]}")
+    return found
+
+
+def third_party(package: Path, parts: set[str] | None, *, but: set[str] = frozenset()) -> set[str]:  # type: ignore[assignment]
+    names: set[str] = set()
+    for path in package.rglob("*.py"):
+        part = part_of(path, package)
+        if (parts is not None and part not in parts) or part in but:
+            continue
+        names |= {name.split(".")[0] for name in imported_names(path)}
+    return {COMES_WITH.get(name, name) for name in names - sys.stdlib_module_names - {"gymctl"}}
+
+
+def declared(requirements: list[str]) -> set[str]:
+    names = {re.split(r"[\s<>=!~;\[]", line, maxsplit=1)[0].lower() for line in requirements}
+    return {IMPORT_NAMES.get(name, name) for name in names}
+
+
+@pytest.fixture(scope="module")
+def project() -> dict[str, object]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def test_imports_go_one_way() -> None:
+    assert wrong_imports(PACKAGE) == []
+
+
+def test_a_wrong_import_is_found(tmp_path: Path) -> None:
+    (tmp_path / "contract").mkdir()
+    (tmp_path / "contract" / "a.py").write_text("from gymctl.config.model import Config\n")
+    (tmp_path / "servers").mkdir()
+    (tmp_path / "servers" / "b.py").write_text("def f():\n    from gymctl import engine\n")
+    (tmp_path / "novel.py").write_text("")
+    assert wrong_imports(tmp_path) == [
+        "contract/a.py: contract may not import config",
+        "novel.py: `novel` is not in the drawing",
+        "servers/b.py: servers may not import engine",
+    ]
+
+
+def test_host_dependencies_are_what_the_host_half_imports(project: dict[str, object]) -> None:
+    imported = third_party(PACKAGE, None, but={"servers"})
+    dependencies = declared(project["dependencies"])  # type: ignore[arg-type]
+    assert imported == dependencies
+
+
+def test_container_packages_are_what_the_container_half_imports(project: dict[str, object]) -> None:
+    imported = third_party(PACKAGE, CONTAINER_HALF)
+    extras: dict[str, list[str]] = project["optional-dependencies"]  # type: ignore[assignment]
+    assert imported == declared(extras["servers"]) - USED_WITHOUT_IMPORT
+
+
+def test_an_undeclared_import_is_found(tmp_path: Path) -> None:
+    (tmp_path / "servers").mkdir()
+    (tmp_path / "servers" / "a.py").write_text("import numpy.linalg\nfrom starlette.routing import Route\n")
+    assert third_party(tmp_path, CONTAINER_HALF) == {"numpy", "fastapi"}
+
+
+def test_importing_the_package_imports_nothing_else() -> None:
+    names = set(imported_names(PACKAGE / "__init__.py"))
+    assert names == set()
