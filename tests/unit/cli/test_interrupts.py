@@ -1,0 +1,102 @@
+"""What a signal does to a running command: cancel, drain first, never disturb the taking down."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+
+import pytest
+from gymctl.cli.interrupts import Interrupts
+from gymctl.errors import Interrupted
+
+
+async def raise_signal(number: int) -> None:
+    os.kill(os.getpid(), number)
+    await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize(("number", "exit_code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+async def test_a_signal_cancels_and_names_the_exit_code(number: int, exit_code: int) -> None:
+    async def main(_: Interrupts) -> None:
+        await raise_signal(number)
+        await asyncio.sleep(30)
+
+    with pytest.raises(Interrupted) as caught:
+        await Interrupts(lambda _: None).run(main)
+    assert caught.value.exit_code == exit_code
+
+
+async def test_the_first_signal_drains_and_the_second_stops() -> None:
+    seen: list[str] = []
+
+    async def main(interrupts: Interrupts) -> None:
+        with interrupts.draining() as drain:
+            await raise_signal(signal.SIGINT)
+            assert drain.is_set()
+            seen.append("still running")
+            await raise_signal(signal.SIGINT)
+            await asyncio.sleep(30)
+
+    with pytest.raises(Interrupted):
+        await Interrupts(lambda _: None).run(main)
+    assert seen == ["still running"]
+
+
+async def test_taking_down_ends_whatever_signals_arrive() -> None:
+    seen: list[str] = []
+
+    async def down() -> None:
+        await raise_signal(signal.SIGINT)
+        await raise_signal(signal.SIGTERM)
+        seen.append("down")
+
+    async def main(interrupts: Interrupts) -> None:
+        try:
+            await raise_signal(signal.SIGINT)
+            await asyncio.sleep(30)
+        finally:
+            await interrupts.shielded(down())
+
+    told: list[str] = []
+    with pytest.raises(Interrupted) as caught:
+        await Interrupts(told.append).run(main)
+    assert seen == ["down"]
+    assert caught.value.exit_code == 130
+    assert len(told) == 3
+
+
+async def test_cleanup_in_a_finally_is_not_cancelled_by_a_second_signal() -> None:
+    seen: list[str] = []
+
+    async def main(_: Interrupts) -> None:
+        try:
+            await raise_signal(signal.SIGINT)
+            await asyncio.sleep(30)
+        finally:
+            await raise_signal(signal.SIGINT)
+            seen.append("cleaned")
+
+    with pytest.raises(Interrupted):
+        await Interrupts(lambda _: None).run(main)
+    assert seen == ["cleaned"]
+
+
+async def test_shielded_returns_the_result_and_raises_its_error() -> None:
+    async def good() -> int:
+        return 7
+
+    async def bad() -> None:
+        raise ValueError("bad")
+
+    interrupts = Interrupts(lambda _: None)
+    assert await interrupts.shielded(good()) == 7
+    with pytest.raises(ValueError, match="bad"):
+        await interrupts.shielded(bad())
+
+
+async def test_a_command_without_signals_returns_its_value() -> None:
+    async def main(_: Interrupts) -> str:
+        return "done"
+
+    assert await Interrupts(lambda _: None).run(main) == "done"

@@ -1,0 +1,48 @@
+"""Data goes to stdout, talk to stderr, and a table lines up."""
+
+from __future__ import annotations
+
+import io
+
+from gymctl.cli.output import Console, reporter, table_lines
+from gymctl.errors import ConfigError
+
+
+def test_data_and_talk_are_kept_apart() -> None:
+    out, err = io.StringIO(), io.StringIO()
+    console = Console(out=out, err=err)
+    console.data("7")
+    console.say("seven")
+    assert (out.getvalue(), err.getvalue()) == ("7\n", "seven\n")
+
+
+def test_quiet_silences_talk_but_not_warnings() -> None:
+    out, err = io.StringIO(), io.StringIO()
+    console = Console(is_quiet=True, out=out, err=err)
+    console.say("seven")
+    console.insist("isolation is off")
+    assert err.getvalue() == "isolation is off\n"
+
+
+def test_nothing_is_redrawn_where_nobody_looks() -> None:
+    err = io.StringIO()
+    reporter(Console(out=io.StringIO(), err=err)).progress("building")
+    assert err.getvalue() == ""
+
+
+def test_an_error_shows_what_where_and_what_to_do() -> None:
+    err = io.StringIO()
+    Console(out=io.StringIO(), err=err).error(
+        ConfigError("`num_repeats` must be at least 1, got 0", where="eval.yaml:7", hint="remove the key")
+    )
+    assert err.getvalue() == (
+        "error: `num_repeats` must be at least 1, got 0\n  --> eval.yaml:7\nhint: remove the key\n"
+    )
+
+
+def test_numbers_are_right_aligned_and_words_left() -> None:
+    assert table_lines(("SERVER", "REQS"), [("head", 2), ("policy_model", 1432)]) == [
+        "SERVER        REQS",
+        "head             2",
+        "policy_model  1432",
+    ]
