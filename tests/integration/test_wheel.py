@@ -31,9 +31,9 @@ def scripts(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     binary = uv.find_uv_bin()
     constraints = str(ROOT / "scripts" / "constraints.txt")
     subprocess.run([binary, "venv", "-q", "--python", sys.executable, str(environment)], check=True)
+    python = str(environment / "bin" / "python")
     subprocess.run(
-        [binary, "pip", "install", "-q", "--python", str(environment / "bin" / "python")]
-        + ["--constraint", constraints, str(wheel)],
+        [binary, "pip", "install", "-q", "--python", python, "--constraint", constraints, str(wheel)],
         check=True,
     )
     return environment / "bin"

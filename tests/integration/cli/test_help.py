@@ -18,7 +18,8 @@ def gymctl(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def modules_after(statement: str) -> set[str]:
-    script = f"{statement}\nimport json, sys; print(json.dumps(sorted({{name.split('.')[0] for name in sys.modules}})))"
+    report = "import json, sys; print(json.dumps(sorted({name.split('.')[0] for name in sys.modules})))"
+    script = f"{statement}\n{report}"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     return set(json.loads(done.stdout))
 

@@ -7,6 +7,7 @@ import os
 import signal
 
 import pytest
+
 from gymctl.cli.interrupts import Interrupts
 from gymctl.errors import Interrupted
 
