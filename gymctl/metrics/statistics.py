@@ -1,0 +1,50 @@
+"""Mean, spread, quartiles and t intervals of numbers, summed exactly so that order never matters."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from gymctl.metrics.students import t_quantile
+
+
+def number(value: object) -> float | None:
+    """A JSON value as a finite float (true is 1), or None: text, null, NaN and infinities are no numbers."""
+    if not isinstance(value, (int, float)):
+        return None
+    try:
+        converted = float(value)
+    except OverflowError:
+        return None
+    return converted if math.isfinite(converted) else None
+
+
+def mean(values: Sequence[float]) -> float:
+    """Never outside of the values: the division may round past equal ones."""
+    return min(max(math.fsum(values) / len(values), min(values)), max(values))
+
+
+def sample_std(values: Sequence[float]) -> float:
+    """With n - 1 in the denominator; needs two values."""
+    centre = mean(values)
+    return math.sqrt(math.fsum((value - centre) ** 2 for value in values) / (len(values) - 1))
+
+
+def percentile(ordered: Sequence[float], fraction: float) -> float:
+    """Linear interpolation between the neighbours, of values sorted ascending."""
+    position = fraction * (len(ordered) - 1)
+    below = math.floor(position)
+    share = position - below
+    if share == 0:
+        return ordered[below]
+    return ordered[below] + (ordered[below + 1] - ordered[below]) * share
+
+
+def median(values: Sequence[float]) -> float:
+    return percentile(sorted(values), 0.5)
+
+
+def t_interval(centre: float, standard_error: float, count: int) -> tuple[float, float]:
+    """The 95 % interval around a mean of `count` values, never clipped; only the mean when se is 0."""
+    half = t_quantile(0.975, count - 1) * standard_error
+    return centre - half, centre + half
