@@ -42,7 +42,9 @@ distribution() {
     # "debian 12", "ubuntu 24" or "other": derivatives have other package names, so ID alone counts.
     local id="" version_id=""
     if [ -r /etc/os-release ]; then
+        # shellcheck source=/dev/null
         id=$(. /etc/os-release && echo "${ID:-}")
+        # shellcheck source=/dev/null
         version_id=$(. /etc/os-release && echo "${VERSION_ID:-}")
     fi
     case "$id ${version_id%%.*}" in
@@ -66,9 +68,10 @@ packages_needed() {
 }
 
 debian_mirror() {
-    # The first Debian archive of the machine's own apt configuration (deb822 or one-line form), not the security one.
-    apt-get indextargets --format '$(SITE)' 'Created-By: Packages' 2>/dev/null |
-        grep -v security | grep -m1 . || echo http://deb.debian.org/debian
+    # The Debian archive of the machine's own apt configuration (either form of source file), not the security one.
+    # shellcheck disable=SC2016  # $(SITE) is apt's
+    apt-get indextargets --format '$(SITE)' 'Created-By: Packages' 'Component: main' 2>/dev/null |
+        grep -E '/debian/?$' | grep -v security | grep -m1 . || echo http://deb.debian.org/debian
 }
 
 borrow_from_debian_13() {
@@ -130,7 +133,7 @@ mount_cgroups() {
     if grep -q cgroup2 /proc/filesystems && mount -t cgroup2 cgroup2 /sys/fs/cgroup 2>/dev/null; then return 0; fi
     mount -t tmpfs -o mode=755 cgroup /sys/fs/cgroup
     local controller
-    for controller in $(awk 'NR > 1 && $4 == 1 { print $1 }' /proc/cgroups); do
+    awk 'NR > 1 && $4 == 1 { print $1 }' /proc/cgroups | while read -r controller; do
         mkdir -p "/sys/fs/cgroup/$controller"
         mount -t cgroup -o "$controller" "$controller" "/sys/fs/cgroup/$controller" || rmdir "/sys/fs/cgroup/$controller"
     done
