@@ -1,0 +1,1 @@
+"""Pure translations between the dialects that model servers and their upstreams speak."""
