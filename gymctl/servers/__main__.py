@@ -1,0 +1,79 @@
+"""`python -m gymctl.servers`: read the part file, then be that server, or the head."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+import orjson
+from fastapi import FastAPI
+from pydantic import ValidationError
+
+from gymctl.contract.part import HeadPart, ServerPart
+from gymctl.errors import ConfigError, GymctlError
+from gymctl.servers import head, logs, serve
+from gymctl.servers.app import part_path
+from gymctl.servers.load import load
+
+FACTORY = "gymctl.servers.__main__:worker"
+logger = logging.getLogger("gymctl.server")
+
+
+def read_part() -> ServerPart | HeadPart:
+    path = part_path()
+    try:
+        document = orjson.loads(path.read_bytes())
+        is_head = isinstance(document, dict) and document.get("role") == "head"
+        return (HeadPart if is_head else ServerPart).model_validate(document)
+    except OSError as error:
+        raise ConfigError(f"the part file cannot be read: {error.strerror}", where=str(path)) from error
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(str(step) for step in first["loc"])
+        raise ConfigError(f"the part file is not usable: {place}: {first['msg']}", where=str(path)) from error
+    except orjson.JSONDecodeError as error:
+        raise ConfigError(f"the part file is not JSON: {error}", where=str(path)) from error
+
+
+def worker() -> FastAPI:
+    """The app in one of several worker processes."""
+    part = read_part()
+    assert isinstance(part, ServerPart)
+    logs.configure(part.name, part.log_level)
+    return load(part)
+
+
+def run_server(part: ServerPart) -> int:
+    logs.configure(part.name, part.log_level)
+    app = load(part)
+    sock = serve.listening(part.bind_host, part.bind_port, part.pool)
+    logger.info("%s %s listens on %s:%d", part.kind, part.implementation, part.bind_host, part.bind_port)
+    if part.workers > 1:
+        serve.run_workers(part, FACTORY, sock)
+        return 0
+    config = serve.settings(app, access_log=part.show_access_log)
+    return 0 if serve.run([(config, sock)]) else 1
+
+
+def run_head(part: HeadPart) -> int:
+    logs.configure("head", part.log_level)
+    views = head.views(part)
+    servers = [(serve.settings(app), serve.listening(part.bind_host, port)) for app, port in views]
+    return 0 if serve.run(servers) else 1
+
+
+def main() -> int:
+    name = "head"
+    try:
+        part = read_part()
+        name = part.name if isinstance(part, ServerPart) else name
+        serve.raise_descriptor_limit()
+        return run_server(part) if isinstance(part, ServerPart) else run_head(part)
+    except GymctlError as error:
+        for line in f"error: {error}".splitlines():
+            sys.stderr.write(f"({name}) {line}\n")
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,76 @@
+"""What every server is: a config, a client for its neighbours, a start, an end, and routes."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, get_type_hints
+
+from fastapi import FastAPI
+from pydantic import BaseModel, ConfigDict
+from starlette.routing import Route
+
+from gymctl.contract.part import ServerPart
+from gymctl.servers.app import Endpoint, ServerApp
+from gymctl.servers.client import ServerClient
+from gymctl.servers.prefix import PrefixRule
+
+
+class ServerConfig(BaseModel):
+    """The level-3 block of a server. Subclass it and add fields; keys that nobody declares are ignored."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    name: str
+    entrypoint: str = "app.py"
+    host: str | None = None
+    port: int | None = None
+    num_workers: int | None = None
+
+
+class Server:
+    """Base of the four kinds. An author writes a subclass and ends app.py with `app = Name.app()`.
+
+    The annotation of `config` decides which class the server's block is validated with.
+    """
+
+    config: ServerConfig
+    has_session: ClassVar[bool] = True
+    prefix: ClassVar[PrefixRule] = PrefixRule.NONE
+
+    def __init__(self, part: ServerPart) -> None:
+        self.part = part
+        self.client = ServerClient(part)
+        self.config = type(self).config_class().model_validate({**part.settings, "name": part.name})
+
+    @classmethod
+    def config_class(cls) -> type[ServerConfig]:
+        return get_type_hints(cls)["config"]
+
+    @classmethod
+    def app(cls) -> ServerApp:
+        """The ASGI app of this class; it reads its part file when it is first called or built."""
+        return ServerApp(cls)
+
+    @property
+    def label(self) -> str:
+        """`<Class>___<instance id>`: the name of the cookie, and of this server in error bodies."""
+        return f"{type(self).__name__}___{self.part.name}"
+
+    async def startup(self) -> None:
+        """Runs before the first request, with `self.client` usable."""
+
+    async def shutdown(self) -> None:
+        """Runs after the last request."""
+
+    def routes(self, app: FastAPI) -> None:
+        """Add the routes. Subclasses call `super().routes(app)` and then add their own."""
+
+    def post(self, app: FastAPI, path: str, endpoint: Endpoint) -> None:
+        """A plain route: request in, response out, no dependency solving and no place in the schema."""
+        app.router.routes.append(Route(path, endpoint, methods=["POST"], include_in_schema=False))
+
+    def get(self, app: FastAPI, path: str, endpoint: Endpoint) -> None:
+        app.router.routes.append(Route(path, endpoint, methods=["GET"], include_in_schema=False))
+
+    def openapi(self, app: FastAPI) -> dict[str, Any]:
+        """The schema that `GET /openapi.json` answers: routes an author added with FastAPI's decorators."""
+        return app.openapi()

@@ -1,0 +1,93 @@
+"""Calls from one server to another, by instance id: bytes or JSON out, bytes back, cookies in hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from gymctl.contract.part import ServerPart
+from gymctl.contract.servers import ServerKind
+from gymctl.servers.wire import dumps
+from gymctl.transport import Answer, Transport
+
+
+class ServerRef(BaseModel):
+    """A field of a server's block that names another server (CONTRACT 1.2)."""
+
+    model_config = ConfigDict(frozen=True)
+
+    type: ServerKind
+    name: str
+
+
+class InnerServerError(Exception):
+    """A server we called answered with an error; answered in turn with 500 and the bytes of its body."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(answer.status, answer.url, answer.body)
+        self.answer = answer
+
+    def __str__(self) -> str:
+        return status_text(self.answer)
+
+
+def status_text(answer: Answer) -> str:
+    """`500, message='Internal Server Error', url='http://…'`, the form that failure reasons have."""
+    return f"{answer.status}, message={answer.reason!r}, url={answer.url!r}"
+
+
+def checked(answer: Answer) -> Answer:
+    """The answer, unless its status says that the call failed."""
+    if answer.is_error:
+        raise InnerServerError(answer)
+    return answer
+
+
+class ServerClient:
+    """Knows the addresses of the servers that this one may call; resolved once, from the part file."""
+
+    def __init__(self, part: ServerPart) -> None:
+        self._urls = {name: address.url for name, address in part.servers.items()}
+        self.transport = Transport(part.pool, workers=part.workers)
+
+    def url(self, server: str | ServerRef, path: str = "") -> str:
+        name = server if isinstance(server, str) else server.name
+        try:
+            return self._urls[name] + path
+        except KeyError:
+            known = ", ".join(sorted(self._urls)) or "none"
+            raise LookupError(f"this server may not call `{name}` (known: {known})") from None
+
+    async def call(
+        self,
+        server: str | ServerRef,
+        path: str,
+        body: Any = None,
+        *,
+        method: str = "POST",
+        headers: Mapping[str, str] | None = None,
+        cookies: Mapping[str, str] | None = None,
+        key: str | None = None,
+    ) -> Answer:
+        """Call `path` of a server. Bytes are sent as they are, anything else as JSON; no time limit.
+
+        Cookies go in explicitly and come back on the answer. `key` makes a repeat safe (see transport).
+        """
+        return await self.call_url(
+            self.url(server, path), body, method=method, headers=headers, cookies=cookies, key=key
+        )
+
+    async def call_url(
+        self,
+        url: str,
+        body: Any = None,
+        *,
+        method: str = "POST",
+        headers: Mapping[str, str] | None = None,
+        cookies: Mapping[str, str] | None = None,
+        key: str | None = None,
+    ) -> Answer:
+        content = body if body is None or isinstance(body, bytes) else dumps(body)
+        return await self.transport.call(method, url, content, headers=headers, cookies=cookies, key=key)

@@ -1,0 +1,184 @@
+"""The head: what clients ask first. Both views of the config, the list of servers, and whether all are ready.
+
+It listens twice in one process: once for the host, once for the servers' network, and each listener answers
+with addresses that its callers can dial (DESIGN D1). Readiness is found out in the background and flips once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from gymctl.contract.part import EndpointState, HeadPart, HeadStatus, HeadTarget, TargetState
+from gymctl.servers.liveness import PROJECT_HEADER, SERVER_HEADER
+from gymctl.servers.wire import Json, dumps
+from gymctl.transport import Answer, Transport, TransportError
+
+logger = logging.getLogger("gymctl.head")
+
+PROBE_SECONDS = 5.0
+FAST_PAUSE = 0.1
+SLOW_PAUSE = 1.0
+"""Between two probes of one server: fast during the first half minute, when most servers come up."""
+FAST_FOR = 30.0
+
+_ENDPOINTS = TypeAdapter(list[EndpointState])
+
+
+class Watch:
+    """Asks every target until it answers, then every model server until its upstream does."""
+
+    def __init__(self, part: HeadPart) -> None:
+        self._part = part
+        self._started = time.monotonic()
+        self.start_time = time.time()
+        self.states = {
+            target.name: TargetState(name=target.name, kind=target.kind, state="starting")
+            for target in part.targets
+        }
+
+    @property
+    def has_all_answered(self) -> bool:
+        return all(state.state == "ready" for state in self.states.values())
+
+    @property
+    def is_ready(self) -> bool:
+        return self.has_all_answered and not any(
+            endpoint.state == "waiting" for state in self.states.values() for endpoint in state.endpoints
+        )
+
+    @property
+    def status(self) -> HeadStatus:
+        targets = list(self.states.values())
+        return HeadStatus(project=self._part.project, ready=self.is_ready, targets=targets)
+
+    async def run(self) -> None:
+        async with Transport() as transport, asyncio.TaskGroup() as group:
+            for target in self._part.targets:
+                group.create_task(self._follow(target, transport))
+        logger.info("all %d servers are ready", len(self.states))
+
+    async def _follow(self, target: HeadTarget, transport: Transport) -> None:
+        state = self.states[target.name]
+        while not await self._answers(target, transport):
+            await self._pause()
+        if target.family == "gymctl" and target.kind == "responses_api_models":
+            # First the endpoints, then the state: the head must not look ready in between.
+            state.endpoints = [EndpointState(key="", url="", state="waiting", detail="not asked yet")]
+        state.seconds = round(time.monotonic() - self._started, 3)
+        state.state = "ready"
+        while any(endpoint.state == "waiting" for endpoint in state.endpoints):
+            found = await self._endpoints(target, transport)
+            if found is not None:
+                state.endpoints = found
+            if any(endpoint.state == "waiting" for endpoint in state.endpoints):
+                await self._pause()
+
+    async def _pause(self) -> None:
+        is_early = time.monotonic() - self._started < FAST_FOR
+        await asyncio.sleep(FAST_PAUSE if is_early else SLOW_PAUSE)
+
+    async def _answers(self, target: HeadTarget, transport: Transport) -> bool:
+        """Ours must say that they are who we look for; from a foreign server any status will do."""
+        if target.family != "gymctl":
+            return await _get(transport, f"{target.url}/") is not None
+        answer = await _get(transport, f"{target.url}/readyz")
+        if answer is None or answer.status != 200:
+            return False
+        identity = (answer.header(PROJECT_HEADER), answer.header(SERVER_HEADER))
+        if identity != (self._part.project, target.name):
+            logger.warning("%s answers as %s of project %s", target.url, identity[1], identity[0])
+            return False
+        return True
+
+    async def _endpoints(self, target: HeadTarget, transport: Transport) -> list[EndpointState] | None:
+        """What a model server says of its upstream; a server without that route has none to wait for."""
+        answer = await _get(transport, f"{target.url}/gymctl/upstream")
+        if answer is None or answer.status >= 500:
+            return None
+        if answer.status != 200:
+            return []
+        try:
+            return _ENDPOINTS.validate_json(answer.body)
+        except ValidationError as error:
+            logger.error("%s: /gymctl/upstream is not understood: %s", target.name, error)
+            return None
+
+
+async def _get(transport: Transport, url: str) -> Answer | None:
+    try:
+        return await transport.call("GET", url, timeout=PROBE_SECONDS, retry_seconds=0)
+    except TransportError:
+        return None
+
+
+def views(part: HeadPart) -> Sequence[tuple[Starlette, int]]:
+    """The two apps with their ports: the host's first. They share one watch, which the first one runs."""
+    watch = Watch(part)
+    host = _view(part.host_view, part.host_instances, watch, _watching(watch))
+    network = _view(part.network_view, part.network_instances, watch, None)
+    return [(host, part.host_view_port), (network, part.network_view_port)]
+
+
+def _watching(watch: Watch) -> Any:
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        task = asyncio.create_task(watch.run())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+
+    return lifespan
+
+
+def _view(
+    text: str,
+    instances: list[dict[str, Any]],
+    watch: Watch,
+    lifespan: Any,
+) -> Starlette:
+    document = dumps(text)  # a JSON string whose text is YAML: clients decode twice
+    listed = dumps([{**row, "start_time": row.get("start_time") or watch.start_time} for row in instances])
+
+    async def alive(request: Request) -> Response:
+        return Json(b'{"status":"ok"}')
+
+    async def ready(request: Request) -> Response:
+        if watch.is_ready:
+            return Json(b'{"status":"ok"}')
+        return Json(b'{"status":"starting"}', status_code=503)
+
+    async def config(request: Request) -> Response:
+        return Json(document)
+
+    async def server_instances(request: Request) -> Response:
+        return Json(listed if watch.has_all_answered else b"[]")
+
+    async def status(request: Request) -> Response:
+        return Json(watch.status)
+
+    endpoints = {
+        "/": alive,
+        "/livez": alive,
+        "/readyz": ready,
+        "/healthz": ready,
+        "/health": ready,
+        "/global_config_dict_yaml": config,
+        "/server_instances": server_instances,
+        "/gymctl/status": status,
+    }
+    return Starlette(
+        routes=[Route(path, endpoint) for path, endpoint in endpoints.items()], lifespan=lifespan
+    )

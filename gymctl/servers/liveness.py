@@ -1,0 +1,35 @@
+"""`GET /`, `/livez`, `/readyz`, `/healthz`, `/health`: answered before everything else, with our name."""
+
+from __future__ import annotations
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+LIVENESS_PATHS = frozenset({"/", "/livez", "/readyz", "/healthz", "/health"})
+PROJECT_HEADER = "x-gymctl-project"
+SERVER_HEADER = "x-gymctl-server"
+
+
+class Liveness:
+    """Readiness checks compare the two headers, so that a stranger on our port is never taken for us."""
+
+    def __init__(self, app: ASGIApp, project: str, server: str) -> None:
+        self._app = app
+        body = b'{"status":"ok"}'
+        self._start: Message = {
+            "type": "http.response.start",
+            "status": 200,
+            "headers": [
+                (b"content-type", b"application/json"),
+                (b"content-length", str(len(body)).encode()),
+                (PROJECT_HEADER.encode(), project.encode("utf-8", "replace")),
+                (SERVER_HEADER.encode(), server.encode("utf-8", "replace")),
+            ],
+        }
+        self._body: Message = {"type": "http.response.body", "body": body}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"] in LIVENESS_PATHS and scope["method"] in ("GET", "HEAD"):
+            await send(self._start)
+            await send(self._body)
+            return None
+        return await self._app(scope, receive, send)

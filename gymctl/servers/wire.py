@@ -1,0 +1,79 @@
+"""Bytes in, bytes out: JSON bodies, validation errors (422), and JSON answers without a second pass."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, TypeVar
+
+import orjson
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from starlette.requests import Request
+from starlette.responses import Response
+
+M = TypeVar("M", bound=BaseModel)
+
+_ANY: TypeAdapter[Any] = TypeAdapter(Any)
+
+
+def loads(body: bytes) -> Any:
+    """JSON; huge integers keep their digits, NaN and lone surrogates are taken. Raises ValueError."""
+    try:
+        return _ANY.validate_json(body)
+    except ValidationError:
+        return json.loads(body)
+
+
+def dumps(value: Any) -> bytes:
+    """JSON of plain values and of models inside them; the standard encoder takes what orjson refuses."""
+    try:
+        return orjson.dumps(value, default=_plain, option=orjson.OPT_NON_STR_KEYS)
+    except orjson.JSONEncodeError:
+        return json.dumps(value, default=_plain, separators=(",", ":")).encode()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    return _ANY.dump_python(value, mode="json")
+
+
+class Json(Response):
+    """A JSON answer. Bytes are taken as JSON that is ready."""
+
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        return content if isinstance(content, bytes) else dumps(content)
+
+
+async def json_object(request: Request) -> dict[str, Any]:
+    """The body as a JSON object; anything else is answered with 422. An empty body is an empty object."""
+    body = await request.body()
+    if not body:
+        return {}
+    try:
+        value = loads(body)
+    except ValueError as error:
+        raise invalid("json_invalid", (), f"JSON decode error: {error}", {}) from error
+    if not isinstance(value, dict):
+        raise invalid("dict_type", (), "Input should be a valid dictionary", value)
+    return value
+
+
+def validated(model: type[M], value: Any) -> M:
+    """`value` as a model; what is wrong with it is answered with 422, places counted from `body`."""
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        raise body_error(error) from error
+
+
+def body_error(error: ValidationError) -> RequestValidationError:
+    details = [{**item, "loc": ("body", *item["loc"])} for item in error.errors(include_url=False)]
+    return RequestValidationError(details)
+
+
+def invalid(kind: str, loc: tuple[str | int, ...], message: str, value: Any) -> RequestValidationError:
+    """A 422 of our own making, in the shape of pydantic's."""
+    return RequestValidationError([{"type": kind, "loc": ("body", *loc), "msg": message, "input": value}])

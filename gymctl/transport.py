@@ -1,0 +1,243 @@
+"""The one HTTP function: who is called, what is resent, and how a failure is named.
+
+Every call between servers, and from the host to a server, goes through `Transport.call`. It knows four rules:
+
+- No cookie jar and no proxy: callers hand cookies on (CONTRACT 2.4), containers dial each other directly.
+- A request is sent again only when it cannot have been acted on (the connection was never made), or when
+  the receiver would recognise it by its `Idempotency-Key`. A repeat must not run a side effect twice.
+- Statuses are answers. Only a broken transport raises, as a TransportError that names its kind.
+- The rollout in whose name we call travels along as `x-gymctl-rollout`, for log lines on the other side.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+import socket
+from collections.abc import Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import cached_property
+from types import TracebackType
+from typing import Any, Literal
+
+import aiohttp
+import orjson
+
+from gymctl.contract.part import Pool
+
+ROLLOUT: ContextVar[str | None] = ContextVar("gymctl_rollout", default=None)
+"""The rollout this task works on: taken from the URL or a header by servers, set per attempt on the host."""
+
+ROLLOUT_HEADER = "x-gymctl-rollout"
+KEY_HEADER = "idempotency-key"
+RETRY_SECONDS = 0.5
+KEEPALIVE_SECONDS = 15.0
+"""Below the servers' 30 s, so that the client closes an idle connection first."""
+
+TransportKind = Literal[
+    "transport_unreachable", "transport_peer_drop", "transport_timeout", "transport_local_resource"
+]
+
+_LOCAL_ERRNOS = frozenset({errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL, errno.ENOBUFS, errno.ENOMEM})
+
+
+class TransportError(Exception):
+    """No answer came. `kind` is one of the failure kinds of CONTRACT 7.4."""
+
+    def __init__(self, kind: TransportKind, url: str, detail: str) -> None:
+        super().__init__(kind, url, detail)
+        self.kind: TransportKind = kind
+        self.url = url
+        self.detail = detail
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.url}: {self.detail}"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a server said: bytes as they came, parsed only by who needs it."""
+
+    status: int
+    headers: tuple[tuple[bytes, bytes], ...]
+    """As received, repeats included."""
+    body: bytes
+    url: str
+    reason: str = ""
+
+    @cached_property
+    def cookies(self) -> dict[str, str]:
+        """Name and raw value of every Set-Cookie, to be handed on as they are."""
+        jar: dict[str, str] = {}
+        for key, line in self.headers:
+            if key.lower() == b"set-cookie":
+                name, _, value = line.decode("utf-8", "replace").partition(";")[0].partition("=")
+                jar[name.strip()] = value.strip()
+        return jar
+
+    def header(self, name: str) -> str | None:
+        wanted = name.lower().encode()
+        for key, value in self.headers:
+            if key.lower() == wanted:
+                return value.decode("utf-8", "replace")
+        return None
+
+    @property
+    def is_error(self) -> bool:
+        return self.status >= 400
+
+    def json(self) -> Any:
+        """The body as JSON; the standard parser takes over for what orjson refuses (NaN, lone surrogates)."""
+        try:
+            return orjson.loads(self.body)
+        except orjson.JSONDecodeError:
+            return json.loads(self.body)
+
+
+def cookie_header(cookies: Mapping[str, str]) -> str:
+    return "; ".join([f"{name}={value}" for name, value in cookies.items()])
+
+
+class Transport:
+    """An HTTP client for one process. Use it as an async context manager."""
+
+    def __init__(self, pool: Pool | None = None, *, workers: int = 1) -> None:
+        """`pool` is the budget of one server's worker group; each worker takes its share (CONTRACT 2.6)."""
+        pool = pool or Pool()
+        self._limit = _share(pool.limit, workers, "limit")
+        self._limit_per_host = _share(pool.limit_per_host, workers, "limit_per_host")
+        self._pool = pool
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Transport:
+        connector = aiohttp.TCPConnector(
+            limit=self._limit,
+            limit_per_host=self._limit_per_host,
+            keepalive_timeout=KEEPALIVE_SECONDS,
+            socket_factory=self._socket,
+        )
+        self._session = aiohttp.ClientSession(
+            connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(total=None, connect=None, sock_connect=None, sock_read=None),
+            trust_env=False,
+            skip_auto_headers=("User-Agent", "Content-Type"),
+        )
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def call(
+        self,
+        method: str,
+        url: str,
+        body: bytes | None = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        cookies: Mapping[str, str] | None = None,
+        key: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - the TransportError must say that it was this limit
+        retry_seconds: float | None = None,
+    ) -> Answer:
+        """Send and read the whole answer.
+
+        key: an idempotency key the receiver knows; without one, a broken connection is not resent.
+        timeout: seconds for the whole call, retries included. retry_seconds: how long a connection that
+        cannot be made is tried again; None is for ever, 0 not at all.
+        """
+        sent = self._headers(body, headers, cookies, key)
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._until_answered(method, url, body, sent, key is not None, retry_seconds)
+        except TimeoutError as error:
+            raise TransportError("transport_timeout", url, f"no answer within {timeout} s") from error
+
+    def _headers(
+        self,
+        body: bytes | None,
+        headers: Mapping[str, str] | None,
+        cookies: Mapping[str, str] | None,
+        key: str | None,
+    ) -> dict[str, str]:
+        sent = {name.lower(): value for name, value in headers.items()} if headers else {}
+        if body is not None and "content-type" not in sent:
+            sent["content-type"] = "application/json"
+        if cookies:
+            sent["cookie"] = cookie_header(cookies)
+        if key is not None:
+            sent[KEY_HEADER] = key
+        rollout = ROLLOUT.get()
+        if rollout is not None and ROLLOUT_HEADER not in sent:
+            sent[ROLLOUT_HEADER] = rollout
+        return sent
+
+    async def _until_answered(
+        self,
+        method: str,
+        url: str,
+        body: bytes | None,
+        headers: dict[str, str],
+        is_known: bool,
+        retry_seconds: float | None,
+    ) -> Answer:
+        clock = asyncio.get_running_loop()
+        give_up = None if retry_seconds is None else clock.time() + retry_seconds
+        while True:
+            try:
+                return await self._once(method, url, body, headers)
+            except TransportError as error:
+                is_safe = is_known or error.kind != "transport_peer_drop"
+                if not is_safe or (give_up is not None and clock.time() >= give_up):
+                    raise
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _once(self, method: str, url: str, body: bytes | None, headers: dict[str, str]) -> Answer:
+        if self._session is None:
+            raise RuntimeError("Transport is used outside of `async with`")
+        try:
+            async with self._session.request(
+                method, url, data=body, headers=headers, allow_redirects=False
+            ) as response:
+                content = await response.read()
+                return Answer(response.status, response.raw_headers, content, url, response.reason or "")
+        except aiohttp.ClientConnectorError as error:
+            is_local = error.os_error.errno in _LOCAL_ERRNOS
+            kind = "transport_local_resource" if is_local else "transport_unreachable"
+            raise TransportError(kind, url, str(error)) from error
+        except (aiohttp.ClientError, ConnectionError) as error:
+            raise TransportError("transport_peer_drop", url, f"{type(error).__name__}: {error}") from error
+
+    def _socket(self, address: aiohttp.AddrInfoType) -> socket.socket:
+        family, kind, protocol, _, _ = address
+        made = socket.socket(family=family, type=kind, proto=protocol)
+        keep_alive(made, self._pool)
+        return made
+
+
+def keep_alive(sock: socket.socket, pool: Pool) -> None:
+    """Let the kernel notice a peer that is gone. Set on a listening socket, accepted sockets inherit it."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (
+        ("TCP_KEEPIDLE", pool.keepalive_idle_seconds),
+        ("TCP_KEEPINTVL", pool.keepalive_interval_seconds),
+        ("TCP_KEEPCNT", pool.keepalive_probes),
+    ):
+        if hasattr(socket, option):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+
+
+def _share(limit: int, workers: int, name: str) -> int:
+    share = limit // max(workers, 1)
+    if limit > 0 and share == 0:
+        raise ValueError(f"connection pool `{name}` of {limit} cannot be divided over {workers} workers")
+    return share
