@@ -68,12 +68,15 @@ class Stack(Protocol):
     @property
     def table(self) -> ServerTable: ...
 
-    async def deaths(self) -> AsyncIterator[ServerDeath]:
+    def deaths(self) -> AsyncIterator[ServerDeath]:
         """Yield each server that dies from now on, within about a second of its death."""
         ...
-        yield  # pragma: no cover
 
     async def status(self) -> Sequence[ServerStatus]: ...
+
+    async def release(self) -> None:
+        """Let the project live on after this process; without it an attached project ends with its starter."""
+        ...
 
     async def down(self) -> None:
         """Stop and remove everything of the project. Idempotent; shielded from cancellation by its caller."""

@@ -1,0 +1,144 @@
+"""Which container each server gets: Config -> typed Compose Project. Pure: nothing is read or written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gymctl.compose.addresses import HEAD_HOST_VIEW_PORT, HOST_GATEWAY, published_host
+from gymctl.compose.limits import Limits, limits
+from gymctl.compose.model import Healthcheck, Logging, Mount, Network, Port, Project, Service
+from gymctl.compose.names import HEAD, service_names
+from gymctl.config.model import Config
+from gymctl.contract.part import PART_PATH, SERVER_PORT
+
+LABEL = "dev.gymctl"
+PROJECT_LABEL = f"{LABEL}.project"
+SERVER_LABEL = f"{LABEL}.server"
+KIND_LABEL = f"{LABEL}.kind"
+FOLDER_LABEL = f"{LABEL}.folder"
+PART_LABEL = f"{LABEL}.part"
+
+START_INTERVAL_API = (1, 44)
+CONTAINER_USER = "999:999"
+HEAD_LIMITS = Limits(memory="512m", pids=256)
+
+# The cheapest probe that an image with Python is sure to have: 43 ms of CPU against 154 for urllib.
+PROBE = (
+    "import _socket as s; c = s.socket(2, 1); c.settimeout(2); c.connect(('127.0.0.1', {port}));"
+    r" c.send(b'GET / HTTP/1.0\r\n\r\n'); raise SystemExit(not c.recv(1))"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineFacts:
+    """What the rendered file depends on: features of the engine, and CPUs it may hand out."""
+
+    api_version: tuple[int, int] = START_INTERVAL_API
+    cpus: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Rendering:
+    """What is decided elsewhere: image tags by server id, the head's image, the part files' digests."""
+
+    images: Mapping[str, str]
+    head_image: str
+    part_digests: Mapping[str, str]
+    """By service. As a label: a changed part makes `up` recreate its container, an equal one keeps it."""
+    folder: str
+    """The folder that the project was started from; a label, so that `ps` can tell two checkouts apart."""
+    user: str = CONTAINER_USER
+    engine: EngineFacts = EngineFacts()
+
+
+def render(config: Config, rendering: Rendering) -> Project:
+    """One service for each server, and the head."""
+    names = service_names(config.servers)
+    services = {HEAD: _head(config, rendering)}
+    for server, service in names.items():
+        services[service] = _server(config, server, service, rendering)
+    labels = {PROJECT_LABEL: config.project, FOLDER_LABEL: rendering.folder}
+    return Project(name=config.project, services=services, networks={"default": Network(labels=labels)})
+
+
+def user(uid: int, gid: int) -> str:
+    """Who a container runs as: the calling user, who can read the part files; never root."""
+    return CONTAINER_USER if uid == 0 else f"{uid}:{gid}"
+
+
+def _head(config: Config, rendering: Rendering) -> Service:
+    return _service(
+        config,
+        rendering,
+        service=HEAD,
+        image=rendering.head_image,
+        port=Port(
+            target=HEAD_HOST_VIEW_PORT,
+            published=str(config.head_port),
+            host_ip=published_host(config.head_host),
+        ),
+        allowed=HEAD_LIMITS,
+        labels={SERVER_LABEL: HEAD, KIND_LABEL: HEAD},
+        may_reach_host=True,
+    )
+
+
+def _server(config: Config, server: str, service: str, rendering: Rendering) -> Service:
+    block = config.servers[server]
+    return _service(
+        config,
+        rendering,
+        service=service,
+        image=rendering.images[server],
+        port=Port(target=SERVER_PORT, published=str(block.port), host_ip=published_host(block.host)),
+        allowed=limits(server, block.settings, host_cpus=rendering.engine.cpus),
+        labels={SERVER_LABEL: server, KIND_LABEL: block.kind},
+        may_reach_host=block.kind == "responses_api_models",
+    )
+
+
+def _service(
+    config: Config,
+    rendering: Rendering,
+    *,
+    service: str,
+    image: str,
+    port: Port,
+    allowed: Limits,
+    labels: Mapping[str, str],
+    may_reach_host: bool,
+) -> Service:
+    return Service(
+        image=image,
+        # Set here, not left to the image: one with an ENTRYPOINT of its own would swallow the command.
+        entrypoint=("python", "-m", "gymctl.servers"),
+        user=rendering.user,
+        ports=(port,),
+        volumes=(Mount(source=f"./parts/{service}.json", target=PART_PATH),),
+        healthcheck=_healthcheck(port.target, rendering.engine.api_version),
+        mem_limit=allowed.memory,
+        memswap_limit=allowed.memory,
+        pids_limit=allowed.pids,
+        cpus=allowed.cpus,
+        logging=Logging(driver="json-file", options={"max-size": "20m", "max-file": "3"}),
+        extra_hosts=(f"{HOST_GATEWAY}:host-gateway",) if may_reach_host else None,
+        labels={
+            PROJECT_LABEL: config.project,
+            **labels,
+            FOLDER_LABEL: rendering.folder,
+            PART_LABEL: rendering.part_digests[service],
+        },
+    )
+
+
+def _healthcheck(port: int, api_version: tuple[int, int]) -> Healthcheck:
+    return Healthcheck(
+        test=("CMD", "python", "-I", "-S", "-c", PROBE.format(port=port)),
+        interval="30s",
+        timeout="5s",
+        retries=3,
+        start_period="600s",
+        # gymctl polls by itself: a warm start is over before the first of these.
+        start_interval="2s" if api_version >= START_INTERVAL_API else None,
+    )

@@ -1,0 +1,38 @@
+"""How files with secrets are written: mode 0600 in a 0700 folder, whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+
+
+def make_folder(folder: Path) -> Path:
+    """A folder, made if needed, that only its owner can enter."""
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o700)
+    return folder
+
+
+def write(path: Path, text: str, *, owner: tuple[int, int] | None = None) -> None:
+    """Replace `path` atomically. owner: uid and gid that must be able to read it (needs root)."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        if owner is not None:
+            os.chown(temporary, *owner)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def project_secret(path: Path) -> bytes:
+    """The random key of a project, made on first use. Session secrets are derived from it."""
+    try:
+        return bytes.fromhex(path.read_text(encoding="ascii"))
+    except (FileNotFoundError, ValueError):
+        write(path, secrets.token_hex(32))
+        return bytes.fromhex(path.read_text(encoding="ascii"))
