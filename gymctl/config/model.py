@@ -89,7 +89,7 @@ class Config:
     """Everything above `config` reads this and nothing else. Made once, in `cli/`."""
 
     project: str
-    """Normalised project name: ^[a-z0-9][a-z0-9_-]*[a-z0-9]$, at most 63 characters, unique per folder and selection."""
+    """^[a-z0-9][a-z0-9_-]*[a-z0-9]$, at most 63 characters, unique per folder and selection."""
     servers: Mapping[str, ServerBlock]
     """In config order."""
     head_host: str

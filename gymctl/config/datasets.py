@@ -1,0 +1,93 @@
+"""`datasets:` of agents and resources servers (CONTRACT 1.3), checked and found on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from gymctl.config.instances import Instance, is_whole
+from gymctl.config.model import Dataset
+from gymctl.config.names import suggestion
+from gymctl.config.origins import Origins
+from gymctl.config.roots import SearchRoots
+from gymctl.errors import ConfigError
+
+TYPES = ("train", "validation", "example", "benchmark")
+LICENSES = (
+    "Apache 2.0",
+    "MIT",
+    "Creative Commons Attribution 4.0 International",
+    "Creative Commons Attribution-ShareAlike 4.0 International",
+    "CC BY-SA 4.0",
+    "CC BY-NC 3.0",
+    "NVIDIA Internal Use Only, Do Not Distribute",
+    "NVIDIA Evaluation Dataset License Agreement",
+    "TBD",
+    "GNU General Public License v3.0",
+)
+
+
+def find(instances: Iterable[Instance], roots: SearchRoots, origins: Origins) -> tuple[Dataset, ...]:
+    return tuple(
+        dataset
+        for instance in instances
+        if instance.settings.get("datasets") is not None
+        for dataset in _of(instance, roots, origins)
+    )
+
+
+def _of(instance: Instance, roots: SearchRoots, origins: Origins) -> Iterator[Dataset]:
+    listed = instance.settings["datasets"]
+    where = (*instance.path, "datasets")
+    if not isinstance(listed, list):
+        raise ConfigError(f"`{instance.name}`: `datasets` must be a list", where=origins.where(*where))
+    for index, entry in enumerate(listed):
+        problem = next(_problems(entry), None)
+        if problem is not None:
+            raise ConfigError(
+                f"`{instance.name}`: dataset {index} {problem}", where=origins.where(*where, index)
+            )
+        path = roots.find(entry["jsonl_fpath"])
+        yield Dataset(
+            declared_by=instance.name,
+            name=entry["name"],
+            type=entry["type"],
+            jsonl_fpath=entry["jsonl_fpath"],
+            path=path if path is not None and path.is_file() else None,
+            num_repeats=entry.get("num_repeats", 1) or 1,
+            prepare_script=entry.get("prepare_script"),
+            settings=entry,
+        )
+
+
+def _problems(entry: Any) -> Iterator[str]:
+    if not isinstance(entry, dict):
+        yield f"must be a mapping, got `{entry}`"
+        return
+    for key in ("name", "type", "jsonl_fpath"):
+        if not isinstance(entry.get(key), str) or not entry[key]:
+            yield f"needs `{key}`"
+            return
+    kind = entry["type"]
+    if kind not in TYPES:
+        yield f"has an unknown type: `{kind}` ({suggestion(kind, TYPES, noun='allowed')})"
+    repeats = entry.get("num_repeats")
+    if repeats is not None and (not is_whole(repeats) or repeats < 1):
+        yield f"`num_repeats` must be at least 1, got `{repeats}`"
+    if kind == "benchmark":
+        if not isinstance(entry.get("prepare_script"), str):
+            yield "of type benchmark needs `prepare_script`"
+        if entry.get("agent") is not None and entry.get("taskset") is not None:
+            yield "has both `agent` and `taskset`; use one"
+    license_name = entry.get("license")
+    if license_name is None and kind in ("train", "validation"):
+        yield f"of type {kind} needs `license`"
+    if license_name is not None and license_name not in LICENSES:
+        hint = suggestion(str(license_name), LICENSES, noun="allowed")
+        yield f"has an unknown license: `{license_name}` ({hint})"
+    taskset = entry.get("taskset")
+    if taskset is not None and (not isinstance(taskset, str) or not taskset):
+        yield "`taskset` must be text"
+    old = [key for key in ("gitlab_identifier", "huggingface_identifier") if entry.get(key) is not None]
+    if entry.get("source") is not None and old:
+        yield f"has both `source` and `{old[0]}`; use `source`"

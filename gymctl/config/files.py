@@ -1,0 +1,164 @@
+"""One YAML file -> its values and the line of each, by OmegaConf's scalar rules; mistakes with their place.
+
+OmegaConf's own loader decides what a scalar is (`1e5` is a number, a date is text), so a file means the same
+here and in the peer. The nodes are walked by hand because the line numbers live on them, and because a key
+that stands twice must be reported with both lines.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from gymctl.config.model import Origin
+from gymctl.config.origins import OriginTree
+from gymctl.errors import ConfigError
+
+_MAX_NODES = 1_000_000
+"""Aliases are expanded; a nest of them could otherwise fill the memory."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Values of one place (a file, env.yaml, the command line) with the origin of each."""
+
+    name: str
+    values: dict[str, Any] = field(default_factory=dict)
+    origins: dict[Any, OriginTree] = field(default_factory=dict)
+
+
+def display(path: Path, cwd: Path) -> str:
+    """The path as a user of `cwd` would type it."""
+    return str(path.relative_to(cwd)) if path.is_relative_to(cwd) else str(path)
+
+
+def read(path: Path, name: str) -> Layer:
+    """Read a config file. An empty file is an empty layer; anything but a mapping is an error."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"`{name}` cannot be read: {error.strerror}", where=name) from error
+    return parse(content, name)
+
+
+def parse(content: bytes, name: str) -> Layer:
+    try:
+        return _parse(content, name, _fast_loader())
+    except yaml.YAMLError:
+        # The C parser names neither the tab nor the token; the slow one says what a person can act on.
+        try:
+            return _parse(content, name, _loader())
+        except yaml.YAMLError as error:
+            raise _readable(error, name) from error
+    except RecursionError as error:
+        raise ConfigError(f"`{name}` is nested too deeply", where=name) from error
+
+
+def _parse(content: bytes, name: str, loader_class: Any) -> Layer:
+    loader = loader_class(content)
+    try:
+        node = loader.get_single_node()
+        if node is None:
+            return Layer(name)
+        if not isinstance(node, yaml.MappingNode):
+            found = "a list" if isinstance(node, yaml.SequenceNode) else "a single value"
+            raise ConfigError(
+                f"the top level of `{name}` must be a mapping, got {found}",
+                where=f"{name}:{node.start_mark.line + 1}",
+            )
+        values, origins = _Builder(loader, name).mapping(node)
+    finally:
+        loader.dispose()
+    return Layer(name, values, origins)
+
+
+class _Builder:
+    """Turns nodes into values and origins, side by side."""
+
+    def __init__(self, loader: Any, name: str) -> None:
+        self._loader = loader
+        self._name = name
+        self._open: set[int] = set()
+        self._count = 0
+
+    def build(self, node: yaml.Node, line: int) -> tuple[Any, OriginTree]:
+        self._count += 1
+        if self._count > _MAX_NODES:
+            raise ConfigError(f"`{self._name}` expands to more than {_MAX_NODES} values", where=self._name)
+        if isinstance(node, yaml.ScalarNode):
+            return self._loader.construct_object(node), Origin(self._name, line)
+        if id(node) in self._open:
+            raise ConfigError("a YAML alias contains itself", where=self._place(node))
+        self._open.add(id(node))
+        try:
+            if isinstance(node, yaml.MappingNode) and node.tag == "tag:yaml.org,2002:map":
+                return self.mapping(node)
+            if isinstance(node, yaml.SequenceNode) and node.tag == "tag:yaml.org,2002:seq":
+                built = [self.build(child, child.start_mark.line + 1) for child in node.value]
+                return [value for value, _ in built], [origin for _, origin in built]
+        finally:
+            self._open.discard(id(node))
+        raise ConfigError(f"the YAML tag `{node.tag}` is not allowed in a config", where=self._place(node))
+
+    def mapping(self, node: yaml.MappingNode) -> tuple[dict[Any, Any], dict[Any, OriginTree]]:
+        self._refuse_duplicates(node)
+        self._loader.flatten_mapping(node)
+        values: dict[Any, Any] = {}
+        origins: dict[Any, OriginTree] = {}
+        for key_node, child in node.value:
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise ConfigError("a mapping key must be a plain value", where=self._place(key_node))
+            key = self._loader.construct_object(key_node)
+            if not isinstance(key, (str, int, float, bool)):
+                raise ConfigError(f"`{key}` cannot be a mapping key", where=self._place(key_node))
+            values[key], origins[key] = self.build(child, key_node.start_mark.line + 1)
+        return values, origins
+
+    def _refuse_duplicates(self, node: yaml.MappingNode) -> None:
+        first: dict[tuple[str, str], yaml.Node] = {}
+        for key_node, _ in node.value:
+            if not isinstance(key_node, yaml.ScalarNode) or key_node.tag == "tag:yaml.org,2002:merge":
+                continue
+            before = first.setdefault((key_node.tag, key_node.value), key_node)
+            if before is not key_node:
+                raise ConfigError(
+                    f"the key `{key_node.value}` stands twice,"
+                    f" in lines {before.start_mark.line + 1} and {key_node.start_mark.line + 1}",
+                    where=self._place(key_node),
+                    hint="keep one of them; the other would be lost",
+                )
+
+    def _place(self, node: yaml.Node) -> str:
+        return f"{self._name}:{node.start_mark.line + 1}"
+
+
+def _readable(error: yaml.YAMLError, name: str) -> ConfigError:
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+    where = name if mark is None else f"{name}:{mark.line + 1}:{mark.column + 1}"
+    hint = None
+    if "\\t" in problem or "\t" in problem:
+        hint = "YAML is indented with spaces; replace the tab"
+    elif "'?'" in problem:
+        hint = 'inside `{…}` a mandatory value must be quoted: "???"'
+    return ConfigError(f"`{name}` is not valid YAML: {problem}", where=where, hint=hint)
+
+
+@cache
+def _loader() -> Any:
+    from omegaconf._utils import get_yaml_loader  # no public name; the peer's files are read with it
+
+    return get_yaml_loader()
+
+
+@cache
+def _fast_loader() -> Any:
+    """libyaml's parser with the resolvers of OmegaConf's loader, which is ten times slower."""
+    if not yaml.__with_libyaml__:
+        return _loader()
+    resolvers = _loader().yaml_implicit_resolvers
+    return type("FastLoader", (yaml.CSafeLoader,), {"yaml_implicit_resolvers": resolvers})

@@ -1,0 +1,173 @@
+"""Which top-level blocks are servers, and which only look like it (CONTRACT 1.1, 1.12)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any, cast
+
+from gymctl.config.masking import mask
+from gymctl.config.names import suggestion
+from gymctl.config.origins import Origins
+from gymctl.contract.servers import KINDS, ServerKind
+from gymctl.errors import AlmostServerError, NoServerInstancesError
+
+DOMAINS = (
+    "math",
+    "coding",
+    "agent",
+    "knowledge",
+    "instruction_following",
+    "long_context",
+    "safety",
+    "games",
+    "translation",
+    "e2e",
+    "rlhf",
+    "other",
+)
+_LONGEST_ID = 200
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One server block. `settings` is the level-3 block itself, not a copy."""
+
+    name: str
+    kind: ServerKind
+    implementation: str
+    settings: dict[str, Any]
+    is_generated: bool = False
+
+    @property
+    def path(self) -> tuple[str, str, str]:
+        return self.name, self.kind, self.implementation
+
+
+def find(
+    document: dict[str, Any], reserved: frozenset[str], origins: Origins, warn: Callable[[str], None]
+) -> list[Instance]:
+    """Every valid server block in document order. Raises for blocks that are servers but for a mistake."""
+    found: list[Instance] = []
+    almost: dict[str, str] = {}
+    for name, block in document.items():
+        if name in reserved or not isinstance(block, dict) or not any(kind in block for kind in KINDS):
+            continue
+        problem = _problem(name, block)
+        if problem is None:
+            kind = cast(ServerKind, next(key for key in block if key in KINDS))
+            document[name] = block if next(iter(block)) == kind else {kind: block[kind], **block}
+            implementation = next(iter(block[kind]))
+            found.append(Instance(name, kind, implementation, block[kind][implementation]))
+        elif _has_entrypoint(block):
+            almost[name] = problem
+        else:
+            warn(
+                f"`{name}` is ignored: it names a server type but has no `entrypoint` ({origins.where(name)})"
+            )
+    _report(almost, document, origins, warn)
+    return found
+
+
+def refuse_empty(found: list[Instance], files: int) -> None:
+    if not found:
+        what = "no configuration was named" if files == 0 else "the configuration starts no server"
+        raise NoServerInstancesError(
+            what,
+            hint="name a benchmark (`gymctl eval arithmetic`), or give --config FILE, --environment NAME",
+        )
+
+
+def _report(
+    almost: Mapping[str, str], document: Mapping[str, Any], origins: Origins, warn: Callable[[str], None]
+) -> None:
+    if not almost:
+        return
+    lines = [f"`{name}`: {problem} ({origins.where(name)})" for name, problem in almost.items()]
+    if document.get("error_on_almost_servers", True) is False:
+        for line in lines:
+            warn(f"not started, because it is no valid server: {line}")
+        return
+    names = list(almost)
+    noun = "block looks like a server and is" if len(names) == 1 else "blocks look like servers and are"
+    raise AlmostServerError(
+        f"{len(names)} {noun} not valid: {'; '.join(f'`{name}`: {almost[name]}' for name in names)}",
+        where=origins.where(names[0]),
+        details=[*(lines if len(lines) > 1 else ()), *_shown({name: document[name] for name in names})],
+        hint="correct it, or set error_on_almost_servers=false to leave it out",
+    )
+
+
+def _shown(blocks: Mapping[str, Any]) -> list[str]:
+    import yaml
+
+    return yaml.safe_dump(mask(blocks), sort_keys=False, allow_unicode=True).splitlines()
+
+
+def _has_entrypoint(value: object) -> bool:
+    if isinstance(value, dict):
+        return "entrypoint" in value or any(_has_entrypoint(child) for child in value.values())
+    return isinstance(value, list) and any(_has_entrypoint(child) for child in value)
+
+
+def _problem(name: str, block: dict[str, Any]) -> str | None:
+    """Why this block is no server; None when it is one."""
+    if not name.strip() or not name.isprintable() or len(name) > _LONGEST_ID:
+        return f"a server id must be printable text of at most {_LONGEST_ID} characters"
+    kinds: list[ServerKind] = [kind for kind in KINDS if kind in block]
+    if len(kinds) > 1:
+        return f"it has two server types, {' and '.join(kinds)}"
+    inner = block[kinds[0]]
+    if not isinstance(inner, dict) or len(inner) != 1:
+        count = len(inner) if isinstance(inner, dict) else "no"
+        return f"`{kinds[0]}` must hold exactly one implementation, got {count}"
+    implementation, settings = next(iter(inner.items()))
+    if not isinstance(implementation, str) or not _is_folder_name(implementation):
+        return f"the implementation `{implementation}` is no folder name"
+    if not isinstance(settings, dict):
+        return f"`{implementation}` must be a mapping"
+    return next(_settings_problems(kinds[0], settings), None)
+
+
+def _is_folder_name(name: str) -> bool:
+    return name not in ("", ".", "..") and "/" not in name and "\\" not in name and name.isprintable()
+
+
+def _settings_problems(kind: ServerKind, settings: dict[str, Any]) -> Iterator[str]:
+    entrypoint = settings.get("entrypoint")
+    if not isinstance(entrypoint, str) or not entrypoint:
+        yield "`entrypoint` is required"
+    elif PurePosixPath(entrypoint).is_absolute() or ".." in PurePosixPath(entrypoint).parts:
+        yield f"`entrypoint` must lie in the server folder, got `{entrypoint}`"
+    if kind == "resources_servers":
+        domain = settings.get("domain")
+        if domain is None:
+            yield "`domain` is required for resources servers"
+        elif domain not in DOMAINS:
+            hint = suggestion(str(domain), DOMAINS, noun="allowed")
+            yield f"`domain` is unknown: `{domain}` ({hint})"
+    yield from _number_problems(settings)
+    host = settings.get("host")
+    if host is not None and (not isinstance(host, str) or not host):
+        yield f"`host` must be text, got `{host}`"
+
+
+def _number_problems(settings: dict[str, Any]) -> Iterator[str]:
+    workers = settings.get("num_workers")
+    if workers is not None and (not is_whole(workers) or workers < 1):
+        yield f"`num_workers` must be at least 1, got `{workers}`"
+    port = settings.get("port")
+    if port is not None and as_port(port) is None:
+        yield f"`port` must be a number from 1 to 65535, got `{port}`"
+
+
+def is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def as_port(value: object) -> int | None:
+    """A port number, also when written as text; None for anything else."""
+    if isinstance(value, str) and value.isascii() and value.isdigit():
+        value = int(value)
+    return value if isinstance(value, int) and is_whole(value) and 1 <= value <= 65535 else None

@@ -1,0 +1,94 @@
+"""Secrets out of everything that is printed or served: by the key's name and by value (CONTRACT 1.15).
+
+Masked are leaves whose key contains `token`, `key` or `header`; lists under such a key item by item; mappings
+are walked. Beyond the peer: passwords, secrets, credentials and authorisation by name, every value of a
+`…headers` mapping, user info in URLs, and any text that repeats a masked value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+MASK = "****"
+
+_PEER = ("token", "key", "header")
+_MORE = re.compile(r"passw|secret|credential|authori[sz]ation|cookie|api.?key|\bauth\b", re.IGNORECASE)
+_USER_INFO = re.compile(r"(?<=://)[^/@\s]+(?=@)")
+_SHORTEST_SECRET = 6
+_NOT_SECRET = re.compile(r"tokenizer|answer_?key|keyword|max_.*tokens|tokens?_id|_key_?name", re.IGNORECASE)
+"""Keys that rule 1.15 masks on the page but whose value is no secret: it may stand in a log."""
+_COMMON_VALUES = frozenset(
+    {"dummy", "dummy_key", "dummy-key", "not-needed", "not_needed", "unused", "no-key-required"}
+)
+
+
+def is_secret(key: object) -> bool:
+    """Does the last step of a dotted key name something to hide?"""
+    name = str(key).rsplit(".", 1)[-1]
+    return any(word in name for word in _PEER) or _MORE.search(name) is not None
+
+
+def mask(document: Any, secrets: Collection[str] | None = None) -> Any:
+    """A copy with secrets replaced. `secrets` defaults to those of the document itself."""
+    values = secrets_of(document) if secrets is None else secrets
+    return _mask(document, "", False, _pattern(values))
+
+
+def redact(text: str, secrets: Collection[str]) -> str:
+    """`text` without any of `secrets` and without user info in URLs."""
+    return _redact(text, _pattern(secrets))
+
+
+def secrets_of(document: Any) -> frozenset[str]:
+    """The clear text that masking hides, as far as it can be told from ordinary words and numbers."""
+    return frozenset(_collect(document, "", False))
+
+
+def _mask(value: Any, key: object, is_header: bool, pattern: re.Pattern[str] | None) -> Any:
+    if isinstance(value, Mapping):
+        inside = is_header or _is_header(key)
+        return {name: _mask(child, name, inside, pattern) for name, child in value.items()}
+    hidden = is_header or is_secret(key)
+    if isinstance(value, (list, tuple)):
+        return [MASK] * len(value) if hidden else [_mask(child, "", False, pattern) for child in value]
+    if hidden:
+        return MASK
+    return _redact(value, pattern) if isinstance(value, str) else value
+
+
+def _is_header(key: object) -> bool:
+    return str(key).lower().endswith(("header", "headers"))
+
+
+def _redact(text: str, pattern: re.Pattern[str] | None) -> str:
+    if pattern is not None:
+        text = pattern.sub(MASK, text)
+    return _USER_INFO.sub(MASK, text) if "://" in text else text
+
+
+def _pattern(secrets: Collection[str]) -> re.Pattern[str] | None:
+    if not secrets:
+        return None
+    return re.compile("|".join(re.escape(secret) for secret in sorted(secrets, key=len, reverse=True)))
+
+
+def _collect(value: Any, key: object, is_header: bool) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        inside = is_header or _is_header(key)
+        for name, child in value.items():
+            yield from _collect(child, name, inside)
+    elif isinstance(value, (list, tuple)):
+        for child in value:
+            yield from _collect(child, key, is_header)
+    elif isinstance(value, str):
+        if (is_header or is_secret(key)) and not _NOT_SECRET.search(str(key)) and _is_telling(value):
+            yield value
+        yield from (found for found in _USER_INFO.findall(value) if _is_telling(found))
+
+
+def _is_telling(value: str) -> bool:
+    """Worth hiding by value: hiding `1`, `EMPTY` or `dummy` wherever they stand would ruin every log."""
+    is_plain = value.isdigit() or value.lower() in _COMMON_VALUES or value.startswith("${")
+    return len(value) >= _SHORTEST_SECRET and not is_plain

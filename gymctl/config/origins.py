@@ -1,0 +1,87 @@
+"""Who wrote each value: a tree beside the config tree, merged by the same rules, asked for `file:line`.
+
+A node of the tree is a dict (a mapping), a list (a sequence) or an `Origin` (anything else). Empty containers
+keep no origin of their own; nobody needs to find them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from gymctl.config.model import Origin
+
+Path = tuple[str | int, ...]
+OriginTree = dict[Any, "OriginTree"] | list["OriginTree"] | Origin
+
+DEFAULT = Origin("default")
+REST = object()
+"""Key of a mapping's tree for values that came in through an interpolation merged under it."""
+
+
+def dotted(path: Sequence[object]) -> str:
+    """`("a", "b", 0)` -> `a.b[0]`, the spelling of CONTRACT 1.9."""
+    text = ""
+    for step in path:
+        if isinstance(step, int) and not isinstance(step, bool):
+            text += f"[{step}]"
+        else:
+            text += f".{step}" if text else str(step)
+    return text
+
+
+def uniform(value: object, origin: Origin) -> OriginTree:
+    """The tree of a value that one place wrote as a whole (an override, a default)."""
+    if isinstance(value, Mapping):
+        return {key: uniform(child, origin) for key, child in value.items()}
+    if isinstance(value, list):
+        return [uniform(child, origin) for child in value]
+    return origin
+
+
+def leaves(value: object, path: Path = ()) -> Iterator[tuple[Path, object]]:
+    """Every scalar (and empty container) below `value` with its path, in document order."""
+    if isinstance(value, Mapping) and value:
+        for key, child in value.items():
+            yield from leaves(child, (*path, key))
+    elif isinstance(value, list) and value:
+        for index, child in enumerate(value):
+            yield from leaves(child, (*path, index))
+    else:
+        yield path, value
+
+
+class Origins:
+    """Answers "where does this come from?" for any path of the merged document."""
+
+    def __init__(self, tree: dict[Any, OriginTree]) -> None:
+        self._tree = tree
+
+    def find(self, *path: object) -> Origin | None:
+        """The place of a value; of a container: its first leaf; of a value inside `${…}`: the reference."""
+        node: OriginTree = self._tree
+        for step in path:
+            if isinstance(node, Origin):
+                return node
+            try:
+                node = node[step]  # type: ignore[index]
+            except (KeyError, IndexError, TypeError):
+                rest = node.get(REST) if isinstance(node, dict) else None
+                return rest if isinstance(rest, Origin) else None
+        return _first(node)
+
+    def where(self, *path: object) -> str | None:
+        """`file:line` for an error, or None when only gymctl itself wrote the value."""
+        origin = self.find(*path)
+        return None if origin is None else str(origin)
+
+    def flat(self, document: Mapping[str, Any]) -> dict[str, Origin]:
+        """Last writer of each leaf, by dotted key. What no layer wrote is a default."""
+        return {dotted(path): self.find(*path) or DEFAULT for path, _ in leaves(document)}
+
+
+def _first(node: OriginTree) -> Origin | None:
+    if isinstance(node, Origin):
+        return node
+    children = node.values() if isinstance(node, dict) else node
+    return next((origin for child in children if (origin := _first(child)) is not None), None)

@@ -1,0 +1,96 @@
+"""`{type: …, name: …}` in a server block: which server calls which (CONTRACT 1.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, cast
+
+from gymctl.config.instances import Instance
+from gymctl.config.model import Reference
+from gymctl.config.names import close
+from gymctl.config.origins import Origins, dotted
+from gymctl.contract.servers import KINDS, ServerKind
+from gymctl.errors import ServerRefNotFoundError
+
+
+def of(instance: Instance) -> tuple[Reference, ...]:
+    """All references of a block. Nested ones are called too, so they are listed under their dotted path."""
+    return tuple(
+        Reference(field=dotted(path), kind=kind, name=name)
+        for path, kind, name in _walk(instance.settings, (), instance.kind)
+    )
+
+
+def agents_of(instance: Instance) -> set[str]:
+    """Agents that an environment server fronts: `agent_server`, and any direct field with that type."""
+    return {ref.name for ref in of(instance) if "." not in ref.field and ref.kind == "responses_api_agents"}
+
+
+def check(instances: Iterable[Instance], origins: Origins) -> None:
+    """Raise ServerRefNotFoundError that lists every reference to a server that is not there."""
+    known: dict[str, ServerKind] = {instance.name: instance.kind for instance in instances}
+    broken = [
+        (instance, ref) for instance in instances for ref in of(instance) if known.get(ref.name) != ref.kind
+    ]
+    if not broken:
+        return
+    instance, ref = broken[0]
+    raise ServerRefNotFoundError(
+        f"`{instance.name}` refers to a server that does not exist: {_described(ref, known)}",
+        where=origins.where(*instance.path, *_steps(ref)),
+        details=[
+            f"`{other.name}`: {_described(bad, known)} ({origins.where(*other.path, *_steps(bad))})"
+            for other, bad in broken[1:]
+        ],
+        hint=_hint(ref, known),
+    )
+
+
+def _steps(ref: Reference) -> list[str]:
+    return ref.field.split(".")
+
+
+def _described(ref: Reference, known: Mapping[str, ServerKind]) -> str:
+    text = f"`{ref.field}` = {{type: {ref.kind}, name: {ref.name}}}"
+    other = known.get(ref.name)
+    return f"{text}, but `{ref.name}` is one of {other}" if other else text
+
+
+def _hint(ref: Reference, known: Mapping[str, ServerKind]) -> str:
+    candidates = sorted(name for name, kind in known.items() if kind == ref.kind)
+    near = close(ref.name, candidates)
+    if near:
+        return f"did you mean {' or '.join(f'`{name}`' for name in near)}?"
+    if candidates:
+        return f"{ref.kind} in this configuration: {', '.join(candidates)}"
+    if ref.kind == "responses_api_models":
+        return "add a model server with --model-type NAME"
+    return f"the configuration defines no {ref.kind}"
+
+
+def _walk(
+    value: object, path: tuple[str | int, ...], kind: ServerKind
+) -> Iterator[tuple[tuple[str | int, ...], ServerKind, str]]:
+    if isinstance(value, list):
+        for index, child in enumerate(value):
+            yield from _walk(child, (*path, index), kind)
+    if not isinstance(value, dict):
+        return
+    for key, child in value.items():
+        here = (*path, str(key))
+        reference = _read(child, here, kind)
+        if reference is not None:
+            yield here, *reference
+        else:
+            yield from _walk(child, here, kind)
+
+
+def _read(value: object, path: tuple[str | int, ...], kind: ServerKind) -> tuple[ServerKind, str] | None:
+    if not isinstance(value, dict) or not isinstance(value.get("name"), str):
+        return None
+    block: dict[str, Any] = value
+    if block.get("type") in KINDS:
+        return cast(ServerKind, block["type"]), block["name"]
+    if kind == "environment_servers" and path == ("agent_server",) and "type" not in block:
+        return "responses_api_agents", block["name"]
+    return None

@@ -1,0 +1,78 @@
+"""An environment server for each agent that has none (CONTRACT 1.17)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gymctl.config import references
+from gymctl.config.instances import Instance
+from gymctl.errors import AgentWithoutEnvironmentServerError
+
+SUFFIX = "_environment_server"
+
+
+def add(document: dict[str, Any], instances: list[Instance], warn: Callable[[str], None]) -> list[Instance]:
+    """`instances` with a generated relay for every unfronted agent, also written into `document`."""
+    fronted = {
+        agent
+        for instance in instances
+        if instance.kind == "environment_servers"
+        for agent in references.agents_of(instance)
+    }
+    alone = [
+        instance
+        for instance in instances
+        if instance.kind == "responses_api_agents" and instance.name not in fronted
+    ]
+    if not alone:
+        return instances
+    blocks = {}
+    for agent in alone:
+        name = relay_id(agent.name, agent.implementation, {*document, *blocks})
+        blocks[name] = _block(agent.name)
+    if document.get("error_on_agent_without_environment_server", False) is True:
+        raise AgentWithoutEnvironmentServerError(
+            f"no environment server fronts {', '.join(f'`{agent.name}`' for agent in alone)}",
+            details=_yaml(blocks),
+            hint="add these blocks to the configuration",
+        )
+    warn(
+        "deprecated: agents without an environment server get a generated relay; add to the configuration:\n"
+        + "\n".join(_yaml(blocks))
+    )
+    document.update(blocks)
+    generated = [
+        Instance(
+            name, "environment_servers", "legacy_agent", block["environment_servers"]["legacy_agent"], True
+        )
+        for name, block in blocks.items()
+    ]
+    return [*instances, *generated]
+
+
+def relay_id(agent: str, implementation: str, taken: set[str]) -> str:
+    """`desk_simple_agent` of type simple_agent -> `desk_environment_server`; never one of `taken`."""
+    for ending in (f"_{implementation}", implementation, "_agent"):
+        if agent.endswith(ending):
+            stem = agent[: -len(ending)]
+            break
+    else:
+        stem = agent
+    name = f"{stem}{SUFFIX}"
+    if name in taken:
+        name = f"{agent}{SUFFIX}"
+    while name in taken:
+        name += SUFFIX
+    return name
+
+
+def _block(agent: str) -> dict[str, Any]:
+    relay = {"entrypoint": "app.py", "agent_server": {"type": "responses_api_agents", "name": agent}}
+    return {"environment_servers": {"legacy_agent": relay}}
+
+
+def _yaml(blocks: dict[str, Any]) -> list[str]:
+    import yaml
+
+    return yaml.safe_dump(blocks, sort_keys=False, allow_unicode=True).splitlines()

@@ -1,0 +1,42 @@
+"""Where a relative path may lie: extra roots, the current folder, the installation (CONTRACT 1.6)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from gymctl.errors import UsageError
+from gymctl.paths import install_roots
+
+EXTRA_ROOTS = "NEMO_GYM_EXTRA_ROOTS"
+
+
+@dataclass(frozen=True)
+class SearchRoots:
+    """Folders in winning order, without repeats."""
+
+    folders: tuple[Path, ...]
+
+    @classmethod
+    def of(cls, cwd: Path, environ: Mapping[str, str], search_dir: Iterable[str] = ()) -> SearchRoots:
+        """`--search-dir` folders, NEMO_GYM_EXTRA_ROOTS, `cwd`, then the installation."""
+        asked = [cwd / folder for folder in search_dir]
+        for folder in asked:
+            if not folder.is_dir():
+                raise UsageError(f"`{folder}` is not a folder", where="--search-dir")
+        extra = [cwd / entry for entry in environ.get(EXTRA_ROOTS, "").split(os.pathsep) if entry]
+        resolved = [folder.resolve() for folder in (*asked, *extra, cwd, *install_roots())]
+        return cls(tuple(dict.fromkeys(resolved)))
+
+    def candidates(self, path: str) -> list[Path]:
+        """Every place where `path` is looked for; an absolute path has one."""
+        return list(dict.fromkeys(root / path for root in self.folders))
+
+    def find(self, path: str) -> Path | None:
+        """The first existing file or folder."""
+        return next((place for place in self.candidates(path) if place.exists()), None)
+
+    def find_all(self, path: str) -> list[Path]:
+        return [place for place in self.candidates(path) if place.is_file()]
