@@ -39,7 +39,7 @@ def response(
     completion: Mapping[str, Any], params: Mapping[str, Any], *, reasoning: ReasoningRule = "parse"
 ) -> JsonObject:
     """Translate the answer to the request `params`; raise ConversionError if it is no chat completion."""
-    choice = _first_choice(completion)
+    choice = first_choice(completion)
     reason = _INCOMPLETE.get(choice.get("finish_reason") or "")
     answer: JsonObject = {
         "id": f"resp_{uuid.uuid4().hex}",
@@ -64,7 +64,8 @@ def response(
     return answer
 
 
-def _first_choice(completion: Mapping[str, Any]) -> Mapping[str, Any]:
+def first_choice(completion: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The first choice of a completion; raises ConversionError if the body is no chat completion."""
     choices = completion.get("choices")
     if not isinstance(choices, Sequence) or not choices:
         raise ConversionError(f"the upstream's answer holds no choices: {str(completion)[:500]}")

@@ -1,0 +1,93 @@
+"""Base of model servers: strict bodies in, one dialect implemented, the other by translation (CONTRACT 4).
+
+class Mine(ModelServer):
+    config: MineConfig
+
+    async def responses(self, params):       # or chat(); each has a default that translates to the other
+        return {...}                         # or the bytes of a JSON answer, forwarded as they are
+
+app = Mine.app()
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from gymctl.contract.responses import ChatParams, JsonObject, ResponsesCreateParams, drop_nulls
+from gymctl.servers.base import Server
+from gymctl.servers.dialects import chat_over_responses, chat_to_responses, responses_to_chat
+from gymctl.servers.dialects.errors import ConversionError
+from gymctl.servers.endpoints import Probe, endpoints
+from gymctl.servers.prefix import PrefixRule
+from gymctl.servers.wire import Json, json_object, loads, validated
+
+__all__ = ["ConversionError", "ModelServer", "parsed"]
+
+
+class ModelServer(Server):
+    """`POST /v1/responses`, `POST /v1/chat/completions`; `GET /gymctl/upstream` says whether upstreams answer.
+
+    Parameters reach `responses` and `chat` checked and without nulls.
+    """
+
+    prefix = PrefixRule.ANY_PATH_AND_CAPTURE
+    reasoning: ClassVar[chat_to_responses.ReasoningRule] = "parse"
+    """What becomes of reasoning when a chat answer is translated to a Response."""
+    keeps_token_ids: ClassVar[bool] = False
+    """Whether replayed items carry their token ids into translated chat messages."""
+
+    async def responses(self, params: JsonObject) -> JsonObject | bytes:
+        """Answer a Responses request; by default through `chat`."""
+        chat = responses_to_chat.chat_request(params, keep_token_ids=self.keeps_token_ids)
+        return chat_to_responses.response(parsed(await self.chat(chat)), params, reasoning=self.reasoning)
+
+    async def chat(self, params: JsonObject) -> JsonObject | bytes:
+        """Answer a chat request; by default through `responses`."""
+        answer = await self.responses(chat_over_responses.responses_params(params))
+        return chat_over_responses.completion(parsed(answer))
+
+    def routes(self, app: FastAPI) -> None:
+        super().routes(app)
+        if type(self).responses is ModelServer.responses and type(self).chat is ModelServer.chat:
+            raise TypeError(f"{type(self).__name__} implements neither `responses` nor `chat`")
+        self.post(app, "/v1/responses", self._post_responses)
+        self.post(app, "/v1/chat/completions", self._post_chat)
+        self._probe = Probe(self.client.transport, endpoints(self.part.settings))
+        self.get(app, "/gymctl/upstream", self._get_upstream)
+
+    async def _post_responses(self, request: Request) -> Response:
+        return Json(await self.responses(_accepted(ResponsesCreateParams, await json_object(request))))
+
+    async def _post_chat(self, request: Request) -> Response:
+        return Json(await self.chat(_accepted(ChatParams, await json_object(request))))
+
+    async def _get_upstream(self, request: Request) -> Response:
+        return Json([state.model_dump() for state in await self._probe.states()])
+
+
+def _accepted(model: type[ResponsesCreateParams] | type[ChatParams], body: JsonObject) -> JsonObject:
+    """The body without nulls, or 422 for what the model does not take (an unknown key even if it is null)."""
+    params = drop_nulls(body)
+    unknown = {key: None for key, value in body.items() if value is None and key not in model.model_fields}
+    validated(model, params | unknown if unknown else params)
+    if params.get("stream"):
+        raise HTTPException(501, "this server does not stream; send the request without `stream`")
+    return params
+
+
+def parsed(answer: JsonObject | bytes) -> JsonObject:
+    """An answer as an object. Raises ConversionError when bytes hold anything else."""
+    if not isinstance(answer, bytes):
+        return answer
+    try:
+        value: Any = loads(answer)
+    except ValueError as error:
+        raise ConversionError(f"the upstream's answer is not JSON: {answer[:500]!r}") from error
+    if not isinstance(value, dict):
+        raise ConversionError(f"the upstream's answer is no JSON object: {answer[:500]!r}")
+    return value

@@ -1,0 +1,130 @@
+"""Model server for any OpenAI-compatible endpoint that speaks Responses or chat completions."""
+
+from __future__ import annotations
+
+import logging
+from typing import Literal
+
+from pydantic import Field, SecretStr, ValidationError
+
+from gymctl.contract.part import ServerPart
+from gymctl.contract.responses import JsonObject
+from gymctl.contract.responses import Response as ResponseShape
+from gymctl.servers import ServerConfig
+from gymctl.servers.dialects import chat_over_responses, chat_to_responses, responses_to_chat
+from gymctl.servers.model import ConversionError, ModelServer, parsed
+from gymctl.servers.upstream import Upstream
+from gymctl.servers.wire import dumps
+
+logger = logging.getLogger("gymctl.server")
+
+Dialect = Literal["responses", "chat"]
+
+PATHS: dict[Dialect, str] = {"responses": "/responses", "chat": "/chat/completions"}
+OTHER: dict[Dialect, Dialect] = {"responses": "chat", "chat": "responses"}
+NO_SUCH_ROUTE = (404, 405, 501)
+
+
+class OpenAIModelConfig(ServerConfig):
+    openai_base_url: str
+    openai_api_key: SecretStr
+    openai_model: str
+    extra_body: JsonObject = Field(default_factory=dict)
+    """Sent with every request; fields that the request sets win."""
+    openai_default_headers: dict[str, str] = Field(default_factory=dict)
+    max_http_attempts: int = Field(default=3, ge=1)
+    max_concurrent_requests: int | None = Field(default=None, ge=1)
+    drop_input_reasoning_items: bool = False
+    upstream_dialect: Literal["auto", "responses", "chat"] = "auto"
+    """The only dialect the upstream speaks, or `auto`: ask in the caller's dialect, and when the upstream has no
+    such route, translate from then on."""
+    upstream_unreachable_seconds: float = Field(default=60.0, ge=0)
+    """How long a refused connection is tried again before the request fails."""
+
+
+class OpenAIModel(ModelServer):
+    config: OpenAIModelConfig
+
+    def __init__(self, part: ServerPart) -> None:
+        super().__init__(part)
+        config = self.config
+        self._upstream = Upstream(
+            self.client.transport,
+            config.openai_base_url,
+            api_key=config.openai_api_key.get_secret_value(),
+            headers=config.openai_default_headers,
+            max_attempts=config.max_http_attempts,
+            unreachable_seconds=config.upstream_unreachable_seconds,
+            max_concurrent=config.max_concurrent_requests,
+        )
+        only = None if config.upstream_dialect == "auto" else config.upstream_dialect
+        self._speaks: dict[Dialect, bool | None] = {
+            dialect: None if only is None else dialect == only for dialect in PATHS
+        }
+        """True or False once it is known."""
+
+    async def responses(self, params: JsonObject) -> bytes | JsonObject:
+        if self.config.drop_input_reasoning_items:
+            params = _without_reasoning(params)
+        answer = await self._ask("responses", params)
+        if answer is not None:
+            return _checked_response(answer)
+        completion = await self._ask_instead("chat", responses_to_chat.chat_request(params))
+        return chat_to_responses.response(parsed(completion), params, reasoning=self.reasoning)
+
+    async def chat(self, params: JsonObject) -> bytes | JsonObject:
+        answer = await self._ask("chat", params)
+        if answer is not None:
+            chat_to_responses.first_choice(parsed(answer))
+            return answer
+        response = await self._ask_instead("responses", chat_over_responses.responses_params(params))
+        return chat_over_responses.completion(parsed(response))
+
+    async def _ask(self, dialect: Dialect, params: JsonObject) -> bytes | None:
+        """The answer, or None when the upstream has no such route and may have the other one."""
+        if self._speaks[dialect] is False:
+            return None
+        may_lack = self._speaks[dialect] is None
+        answer = await self._upstream.post(
+            PATHS[dialect], self._body(params), accepted=NO_SUCH_ROUTE if may_lack else ()
+        )
+        if may_lack and answer.status in NO_SUCH_ROUTE:
+            return None
+        self._speaks[dialect] = True
+        return answer.body
+
+    async def _ask_instead(self, dialect: Dialect, params: JsonObject) -> bytes:
+        """Ask in the translated dialect; when that works, this process does not try the first one again."""
+        is_news = self._speaks[OTHER[dialect]] is None
+        attempts = max(self.config.max_http_attempts - 1, 1) if is_news else None
+        answer = await self._upstream.post(PATHS[dialect], self._body(params), attempts=attempts)
+        if is_news:
+            logger.info("the upstream has no %s; translating to %s", PATHS[OTHER[dialect]], PATHS[dialect])
+            self._speaks[OTHER[dialect]] = False
+        return answer.body
+
+    def _body(self, params: JsonObject) -> bytes:
+        return dumps({**self.config.extra_body, **params, "model": self.config.openai_model})
+
+
+def _without_reasoning(params: JsonObject) -> JsonObject:
+    items = params["input"]
+    if isinstance(items, str):
+        return params
+    return {**params, "input": [item for item in items if item.get("type") != "reasoning"]}
+
+
+def _checked_response(answer: bytes) -> bytes:
+    """The bytes as they came, once they are known to be a Response that an agent can read."""
+    body = parsed(answer)
+    try:
+        ResponseShape.model_validate(body)
+    except ValidationError as error:
+        raise ConversionError(
+            f"the upstream's answer is no Response: {error.errors(include_input=False)[0]['msg']}: "
+            f"{answer[:500]!r}"
+        ) from error
+    return answer
+
+
+app = OpenAIModel.app()
