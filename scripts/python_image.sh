@@ -59,7 +59,7 @@ make_root_archive() {
     # --hook commands run with the new root in $1. Byte code is compiled unchecked-hash: it is reproducible and
     # valid whatever the file times are, so no container compiles the standard library again at its start.
     # shellcheck disable=SC2016  # $1 belongs to the hook
-    mmdebstrap --quiet --mode=root --variant=apt --include=python3,python3-venv,ca-certificates \
+    mmdebstrap --quiet --mode=root --variant=apt --include=python3,python3-venv,ca-certificates,passwd \
         --aptopt='Acquire::Retries "3"' --aptopt='APT::Install-Recommends "false"' \
         --keyring=/usr/share/keyrings/debian-archive-keyring.gpg \
         --customize-hook='chroot "$1" python3 -m venv /usr/local' \
@@ -74,11 +74,12 @@ make_root_archive() {
 
 load_image() {
     # `docker import` would stamp the current time into the image id; a written archive with a fixed date does not.
-    local layer=$1 tag=$2 digest created
+    local layer=$1 tag=$2 digest created architecture
+    architecture=$(docker version --format '{{.Server.Arch}}')
     digest=$(sha256sum "$layer" | cut -d' ' -f1)
     created=$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)
     cat >"$SCRATCH/config.json" <<EOT
-{"architecture":"$(dpkg --print-architecture)","os":"linux","created":"$created",
+{"architecture":"$architecture","os":"linux","created":"$created",
 "config":{"Env":["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin","LANG=C.UTF-8"],"Cmd":["python3"]},
 "rootfs":{"type":"layers","diff_ids":["sha256:$digest"]},
 "history":[{"created":"$created","created_by":"scripts/python_image.sh"}]}

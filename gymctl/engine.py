@@ -1,0 +1,412 @@
+"""Talks to the Docker engine: which one, is it new enough, and long steps that end when they are cancelled.
+
+Nothing else in gymctl runs `docker` or opens the engine's socket. Three ways, each for what it is good at:
+
+    Engine.run      the CLI as a child in its own session, for what takes long (build, pull, compose up):
+                    streams lines, and is gone with all its children when the caller is cancelled
+    Engine.api      docker-py, milliseconds a call: images, inspect, events, logs, stats, digests
+    Engine.cli      python-on-whales, for short calls whose answer is wanted as objects
+
+All three use the engine that the `docker` command would: DOCKER_HOST, DOCKER_CONTEXT, the current context.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import hashlib
+import http.client
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import socket
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gymctl.errors import EngineError, PrerequisiteError
+from gymctl.paths import PACKAGE
+
+if TYPE_CHECKING:
+    import docker
+    import python_on_whales
+
+OLDEST_API = (1, 41)
+"""Engine 20.10."""
+START_INTERVAL_API = (1, 44)
+"""Engine 25: from here on a health check may have a `start_interval`; older engines refuse the file."""
+DEFAULT_HOST = "unix:///var/run/docker.sock"
+GRACE_SECONDS = 10.0
+_PLUGIN_PARENTS = ("/usr/local/lib", "/usr/local/libexec", "/usr/lib", "/usr/libexec")
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_URL_LOGIN = re.compile(r"(\w://)[^/\s@]+@")
+
+
+# ---------------------------------------------------------------------------------------------- which engine
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where the engine is, found as the `docker` command finds it."""
+
+    context: str
+    host: str
+
+    @classmethod
+    def active(cls, environ: Mapping[str, str] = os.environ) -> Endpoint:
+        if environ.get("DOCKER_HOST"):
+            return cls("default", environ["DOCKER_HOST"])
+        folder = _config_folder(environ)
+        name = environ.get("DOCKER_CONTEXT") or str(
+            _json(folder / "config.json").get("currentContext") or "default"
+        )
+        if name == "default":
+            return cls(name, DEFAULT_HOST)
+        meta = folder / "contexts" / "meta" / hashlib.sha256(name.encode()).hexdigest() / "meta.json"
+        host = _json(meta).get("Endpoints", {}).get("docker", {}).get("Host")
+        if not host:
+            raise PrerequisiteError(
+                f"the Docker context `{name}` has no engine address",
+                hint="`docker context ls` lists the contexts, `docker context use default` goes back",
+            )
+        return cls(name, host)
+
+    @property
+    def socket_path(self) -> str | None:
+        return self.host.removeprefix("unix://") if self.host.startswith("unix://") else None
+
+
+def _config_folder(environ: Mapping[str, str]) -> Path:
+    return Path(environ.get("DOCKER_CONFIG") or Path.home() / ".docker")
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def answers(timeout: float = 2.0) -> bool:
+    """Does an engine answer? Milliseconds on a local socket; never raises. `--runtime auto` asks this."""
+    if shutil.which("docker") is None:
+        return False
+    try:
+        endpoint = Endpoint.active()
+    except PrerequisiteError:
+        return False
+    if endpoint.socket_path is not None:
+        return _ping(endpoint.socket_path, timeout)
+    import docker.errors  # a remote engine: TLS and ssh are docker-py's business
+
+    try:
+        return bool(_client(endpoint, timeout).ping())
+    except (docker.errors.DockerException, OSError):
+        return False
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: str, timeout: float) -> None:
+        super().__init__("localhost", timeout=timeout)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+def _ping(path: str, timeout: float) -> bool:
+    connection = _UnixConnection(path, timeout)
+    try:
+        connection.request("GET", "/_ping")
+        return connection.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def _client(endpoint: Endpoint, timeout: float = 60.0) -> docker.DockerClient:
+    import docker
+    import docker.context
+
+    if os.environ.get("DOCKER_HOST"):
+        return docker.from_env(timeout=int(timeout))
+    if endpoint.context == "default":
+        return docker.DockerClient(base_url=endpoint.host, timeout=int(timeout))
+    context = docker.context.ContextAPI.get_context(endpoint.context)
+    tls = context.TLSConfig if context is not None else None
+    return docker.DockerClient(base_url=endpoint.host, tls=tls or False, timeout=int(timeout))
+
+
+# ------------------------------------------------------------------------------------------------ the engine
+
+
+@dataclass(frozen=True, slots=True)
+class EngineFacts:
+    """What the engine says of itself."""
+
+    version: str
+    api: tuple[int, int]
+    architecture: str
+
+    @property
+    def has_start_interval(self) -> bool:
+        return self.api >= START_INTERVAL_API
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A CLI step that ended: its exit code, its standard output whole, the last lines of both streams."""
+
+    command: str
+    """Masked, as it may be shown."""
+    exit_code: int
+    stdout: str
+    last_lines: tuple[str, ...]
+
+    def check(self, what: str, *, hint: str | None = None) -> Finished:
+        """Return self, or raise EngineError with the command, its exit code and the last lines."""
+        if self.exit_code == 0:
+            return self
+        details = (f"$ {self.command}", f"exit code {self.exit_code}", *self.last_lines[-15:])
+        raise EngineError(what, details=details, hint=hint)
+
+
+class Engine:
+    """An engine that answers and is new enough, with Compose v2 and buildx beside it. Made by `connect`."""
+
+    def __init__(self, endpoint: Endpoint, facts: EngineFacts) -> None:
+        self.endpoint = endpoint
+        self.facts = facts
+
+    @classmethod
+    def connect(cls) -> Engine:
+        """The active engine. PrerequisiteError says what is missing and what to do."""
+        if shutil.which("docker") is None:
+            raise PrerequisiteError("Docker is not installed", hint=_install_hint())
+        endpoint = Endpoint.active()
+        if endpoint.socket_path is not None and not _ping(endpoint.socket_path, 10.0):
+            raise _no_answer(endpoint)
+        engine = cls(endpoint, _facts(endpoint))
+        if engine.facts.api < OLDEST_API:
+            raise PrerequisiteError(
+                f"Docker Engine {engine.facts.version} is too old; 20.10 or later is needed",
+                hint=_install_hint(),
+            )
+        for plugin, name in (("compose", "Compose v2"), ("buildx", "buildx")):
+            if not has_plugin(plugin):
+                raise PrerequisiteError(
+                    f"`docker {plugin}` does not work: {name} is missing", hint=_install_hint()
+                )
+        return engine
+
+    @property
+    def builder(self) -> str:
+        """The builder inside the engine. Another one (`docker buildx use`) knows no local images."""
+        return self.endpoint.context
+
+    @cached_property
+    def api(self) -> docker.DockerClient:
+        """docker-py on the same engine. Blocking: call it through `asyncio.to_thread`."""
+        return _client(self.endpoint)
+
+    @cached_property
+    def cli(self) -> python_on_whales.DockerClient:
+        """python-on-whales on the same engine. Blocking, 60 ms and more a call."""
+        import python_on_whales
+
+        return python_on_whales.DockerClient(
+            context=None if os.environ.get("DOCKER_HOST") else self.endpoint.context
+        )
+
+    def plugin_versions(self) -> dict[str, str]:
+        """Versions of Compose and buildx as they print them; for `doctor`."""
+        return {"compose": self.cli.compose.version(), "buildx": self.cli.buildx.version()}
+
+    def image_id(self, reference: str) -> str | None:
+        """The id of a local image; None when the engine has no such image."""
+        import docker.errors
+
+        try:
+            return str(self.api.api.inspect_image(reference)["Id"])
+        except docker.errors.ImageNotFound:
+            return None
+
+    async def run(
+        self,
+        *args: str,
+        on_line: Callable[[str], None] | None = None,
+        environ: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        secrets: Collection[str] = (),
+        keep_lines: int = 400,
+    ) -> Finished:
+        """Run `docker ARGS` to its end and stream its lines (both streams) to `on_line`.
+
+        When cancelled, the command and all its children are ended before CancelledError is raised. `secrets`
+        are cut out of the lines and of the command that messages show.
+        """
+        return await run_command(
+            ("docker", *args),
+            on_line=on_line,
+            environ=environ,
+            cwd=cwd,
+            secrets=secrets,
+            keep_lines=keep_lines,
+        )
+
+
+def _facts(endpoint: Endpoint) -> EngineFacts:
+    import docker.errors
+
+    try:
+        answer = _client(endpoint).api.version(api_version=False)
+    except (docker.errors.DockerException, OSError):
+        raise _no_answer(endpoint) from None
+    major, minor = (int(part) for part in str(answer["ApiVersion"]).split(".")[:2])
+    return EngineFacts(str(answer["Version"]), (major, minor), str(answer.get("Arch", "")))
+
+
+def _no_answer(endpoint: Endpoint) -> PrerequisiteError:
+    path = endpoint.socket_path
+    if path is not None and Path(path).exists() and not os.access(path, os.W_OK):
+        hint = "your user may not use it: `sudo usermod -aG docker $USER`, then log in again"
+        return PrerequisiteError("no permission to use the Docker engine", where=path, hint=hint)
+    return PrerequisiteError("no Docker engine answers", where=mask(endpoint.host), hint=_install_hint())
+
+
+def _install_hint() -> str:
+    if (PACKAGE.parent / "Makefile").is_file():
+        return "`make engine` installs and starts it on Debian and Ubuntu; elsewhere install Docker yourself"
+    return "install or start Docker Engine (20.10 or later, with Compose v2 and buildx) or Docker Desktop"
+
+
+def has_plugin(name: str) -> bool:
+    """Is a CLI plugin there? Looks where `docker` looks, which is 100 times cheaper than running it."""
+    folder = _config_folder(os.environ)
+    extra = _json(folder / "config.json").get("cliPluginsExtraDirs") or ()
+    parents = (Path(parent) / "docker" / "cli-plugins" for parent in _PLUGIN_PARENTS)
+    places = (folder / "cli-plugins", *(Path(str(place)) for place in extra), *parents)
+    files = (place / f"docker-{name}{suffix}" for place in places for suffix in ("", ".exe"))
+    if any(os.access(file, os.X_OK) for file in files):
+        return True
+    import subprocess  # a packaging we do not know: let the command itself tell
+
+    asked = subprocess.run(["docker", name, "version"], capture_output=True, check=False, timeout=30)
+    return asked.returncode == 0
+
+
+# ----------------------------------------------------------------------------------- commands that take long
+
+
+def mask(text: str, secrets: Collection[str] = ()) -> str:
+    """Cut out secret values and the login part of URLs."""
+    for secret in sorted((secret for secret in secrets if secret), key=len, reverse=True):
+        text = text.replace(secret, "****")
+    return _URL_LOGIN.sub(r"\1****@", text)
+
+
+async def run_command(
+    command: Sequence[str],
+    *,
+    on_line: Callable[[str], None] | None = None,
+    environ: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    secrets: Collection[str] = (),
+    keep_lines: int = 400,
+) -> Finished:
+    """`Engine.run` for any command."""
+    # Shielded: a cancellation during the start must still find the process it has to end.
+    starting = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env={**os.environ, **(environ or {}), "DOCKER_CLI_HINTS": "false"},
+            cwd=cwd,
+            start_new_session=True,  # Ctrl+C in the terminal reaches us only; we end the child ourselves
+        )
+    )
+    try:
+        process = await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        await _end(await starting)
+        raise
+    except FileNotFoundError:
+        raise PrerequisiteError(f"`{command[0]}` is not installed", hint=_install_hint()) from None
+    out: list[str] = []
+    last: deque[str] = deque(maxlen=keep_lines)
+
+    def take(line: str) -> None:
+        last.append(line)
+        if on_line is not None:
+            on_line(line)
+
+    try:
+        async with asyncio.TaskGroup() as readers:
+            readers.create_task(_lines(process.stdout, secrets, take, out.append))
+            readers.create_task(_lines(process.stderr, secrets, take))
+        exit_code = await process.wait()
+    except BaseException:
+        await _end(process)
+        raise
+    return Finished(mask(shlex.join(command), secrets), exit_code, "\n".join(out), tuple(last))
+
+
+async def _lines(
+    stream: asyncio.StreamReader | None, secrets: Collection[str], *takers: Callable[[str], None]
+) -> None:
+    # Not readline(): it raises on a line longer than its buffer, and build logs have such lines.
+    assert stream is not None
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    rest = ""
+    while chunk := await stream.read(65536):
+        *lines, rest = (rest + decoder.decode(chunk)).split("\n")
+        for line in lines:
+            _take(line, secrets, takers)
+    if rest:
+        _take(rest, secrets, takers)
+
+
+def _take(line: str, secrets: Collection[str], takers: Sequence[Callable[[str], None]]) -> None:
+    clean = mask(_ESCAPES.sub("", line).rstrip("\r").rsplit("\r", 1)[-1], secrets)
+    for taker in takers:
+        taker(clean)
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """End a process and its session: SIGTERM, then SIGKILL. A second cancellation ends the wait between."""
+    ended = asyncio.ensure_future(process.wait())
+    _signal(process, signal.SIGTERM)
+    cancelled: asyncio.CancelledError | None = None
+    try:
+        await asyncio.wait_for(asyncio.shield(ended), GRACE_SECONDS)
+    except TimeoutError:
+        pass
+    except asyncio.CancelledError as error:
+        cancelled = error
+    _signal(process, signal.SIGKILL)  # also what a child of it may have left behind in the session
+    while not ended.done():
+        try:
+            await asyncio.shield(ended)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+
+
+def _signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+    try:
+        os.killpg(process.pid, number)
+    except (ProcessLookupError, PermissionError):
+        return

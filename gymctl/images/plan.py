@@ -1,0 +1,176 @@
+"""Which images a config needs and what each is called: a tag is the hash of everything that went into it.
+
+    base    = hash(id of the Python image, Dockerfile.base, locks, container half of gymctl)
+    server  = hash(base tag, Dockerfile, files of the server folder)
+
+So "is it built?" is one look-up, an edit can never run old code, and a warm `up` builds nothing (DESIGN D3).
+Secrets (CA bundle, index, proxies) take no part: they change how a build gets packages, not what it makes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from gymctl.config.model import Config
+from gymctl.contract.servers import ServerKind
+from gymctl.images.context import Context, base_context, server_context
+from gymctl.paths import bundled
+
+LABEL_INPUTS = "dev.gymctl.inputs"
+LABEL_KIND = "dev.gymctl.image"
+LABEL_SERVER = "dev.gymctl.implementation"
+LABEL_BASE = "dev.gymctl.base"
+
+KIND_SHORT: Mapping[ServerKind, str] = {
+    "responses_api_models": "model",
+    "resources_servers": "resources",
+    "responses_api_agents": "agent",
+    "environment_servers": "environment",
+}
+_REQUIREMENTS = ("requirements.txt", "pyproject.toml")
+# Lines of a requirements file that need files beside it: -r, -c, -e, --find-links, ./pkg, ../pkg, file:
+_REFERS_TO_FILES = re.compile(
+    r"^\s*(-[rcef]\b|--(requirement|constraint|editable|find-links)\b|\.{1,2}/|\S*file:)", re.M
+)
+_PROJECT_NEEDS_ITSELF = re.compile(r"^\s*dynamic\s*=|\bpath\s*=|\bworkspace\s*=", re.M)
+
+
+@dataclass(frozen=True, slots=True)
+class BaseImage:
+    """The Python image that everything stands on, as the engine knows it."""
+
+    reference: str
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Dockerfile:
+    """A Dockerfile's text, or a Jinja2 template with its variables: rendered only when something is built."""
+
+    source: str
+    variables: Mapping[str, str | bool | None] | None = None
+
+    def identity(self) -> str:
+        return self.source if self.variables is None else f"{self.source}\0{sorted(self.variables.items())}"
+
+    def text(self) -> str:
+        if self.variables is None:
+            return self.source
+        import jinja2  # 0.1 s that a warm start does not pay
+
+        environment = jinja2.Environment(
+            trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined, keep_trailing_newline=True
+        )
+        return environment.from_string(self.source).render(self.variables)
+
+
+@dataclass(frozen=True, slots=True)
+class ImagePlan:
+    """One image: its tag, what it is made of, and which server instances run it."""
+
+    repository: str
+    inputs: str
+    """sha256 of everything that went in; the tag is its beginning."""
+    dockerfile: Dockerfile
+    context: Context
+    parent: str
+    """BASE_IMAGE: the Python image for the base, the base's tag for a server."""
+    kind: Literal["base", "server"]
+    source: str
+    """`resources_servers/weather`, or `Dockerfile.base`: how messages and labels name it."""
+    servers: tuple[str, ...] = ()
+
+    @property
+    def tag(self) -> str:
+        return f"{self.repository}:{self.inputs[:20]}"
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return {
+            LABEL_INPUTS: self.inputs,
+            LABEL_KIND: self.kind,
+            LABEL_SERVER: self.source,
+            LABEL_BASE: self.parent,
+        }
+
+
+def plan_base(base: BaseImage) -> ImagePlan:
+    """The image of the head, and the parent of all server images."""
+    dockerfile = Dockerfile((bundled() / "Dockerfile.base").read_text("utf-8"))
+    context = base_context()
+    return ImagePlan(
+        repository="gymctl/base",
+        inputs=inputs_hash(base.id, dockerfile, context),
+        dockerfile=dockerfile,
+        context=context,
+        parent=base.reference,
+        kind="base",
+        source="Dockerfile.base",
+    )
+
+
+def plan(config: Config, base: BaseImage) -> list[ImagePlan]:
+    """One plan per distinct server folder, in config order. Reads files, writes nothing."""
+    return plan_servers(config, plan_base(base).tag)
+
+
+def plan_servers(config: Config, base_tag: str) -> list[ImagePlan]:
+    """`plan` for who has planned the base already."""
+    instances: dict[Path, list[str]] = {}
+    blocks = {}
+    for block in config.servers.values():
+        folder = block.folder.resolve()
+        instances.setdefault(folder, []).append(block.name)
+        blocks.setdefault(folder, block)
+    return [
+        plan_server(folder, blocks[folder].kind, blocks[folder].implementation, base_tag, tuple(names))
+        for folder, names in instances.items()
+    ]
+
+
+def plan_server(
+    folder: Path, kind: ServerKind, implementation: str, base_tag: str, servers: tuple[str, ...] = ()
+) -> ImagePlan:
+    """The image of one server folder: its own Dockerfile, or the template's."""
+    context = server_context(folder)
+    dockerfile = server_dockerfile(context)
+    return ImagePlan(
+        repository=repository(kind, implementation),
+        inputs=inputs_hash(base_tag, dockerfile, context),
+        dockerfile=dockerfile,
+        context=context,
+        parent=base_tag,
+        kind="server",
+        source=f"{kind}/{implementation}",
+        servers=servers,
+    )
+
+
+def repository(kind: ServerKind, implementation: str) -> str:
+    """A legal repository name: lower case, single separators, letters or digits at both ends."""
+    name = re.sub(r"[^a-z0-9]+", "-", implementation.lower()).strip("-")
+    return f"gymctl/{KIND_SHORT[kind]}-{name or 'server'}"
+
+
+def inputs_hash(parent: str, dockerfile: Dockerfile, context: Context) -> str:
+    parts = (parent, dockerfile.identity(), context.digest())
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def server_dockerfile(context: Context) -> Dockerfile:
+    """The folder's own Dockerfile, or the template for its requirements.txt or pyproject.toml."""
+    if "Dockerfile" in context.files:
+        return Dockerfile(context.files["Dockerfile"].read_text("utf-8"))
+    template = (bundled() / "templates" / "Dockerfile.server").read_text("utf-8")
+    requirements = next((name for name in _REQUIREMENTS if name in context.files), None)
+    whole_folder = False
+    if requirements is not None:
+        text = context.files[requirements].read_text("utf-8")
+        pattern = _REFERS_TO_FILES if requirements.endswith(".txt") else _PROJECT_NEEDS_ITSELF
+        whole_folder = pattern.search(text) is not None
+    return Dockerfile(template, {"requirements": requirements, "whole_folder": whole_folder})
