@@ -1,1 +1,1 @@
-"""Rows -> records: dataset, expansion, bounded collection, the files of a run. Knows neither Docker nor config."""
+"""Rows -> records: dataset, expansion, bounded collection, files. Knows neither Docker nor config."""

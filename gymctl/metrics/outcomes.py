@@ -1,0 +1,141 @@
+"""How a rollout ended: scored, or failed with a class that says whose fault it was. Read from its record.
+
+    model            the model or its provider refused, timed out or broke off
+    environment      a server of the environment answered with an error of its own
+    verifier         the answer is there and could not be scored
+    infrastructure   a container, the network or the clock: nothing that the model did
+    bug              a message that breaks the contract, or an exception in the collector
+
+A record is never scored as 0 because something failed. The vocabulary of `failure_kind` and `stage` is that
+of CONTRACT 7.4; where neither says enough, the text is searched for the innermost server that reported the
+error.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from gymctl.contract.rollout import FAILURE_CLASS
+from gymctl.metrics.aggregate import MASK
+from gymctl.metrics.statistics import number
+
+FailureClass = Literal["model", "environment", "verifier", "infrastructure", "bug"]
+FAILURE_CLASSES: tuple[FailureClass, ...] = get_args(FailureClass)
+
+_KINDS: Mapping[str, FailureClass] = {
+    "transport_unreachable": "infrastructure",
+    "transport_peer_drop": "infrastructure",
+    "transport_timeout": "infrastructure",
+    "transport_local_resource": "infrastructure",
+    "agent_timeout": "infrastructure",
+    "agent_command_not_allowed": "environment",
+    "judge_failed": "verifier",
+    "judge_unparseable": "verifier",
+    "verifier_error": "verifier",
+    "provider_unavailable": "model",
+    "provider_quota_exhausted": "model",
+    "provider_oom_killed": "infrastructure",
+    "session_lost": "infrastructure",
+    "session_expired": "infrastructure",
+    "session_release_failed": "environment",
+    "cancelled": "infrastructure",
+    "kill_shaped": "infrastructure",
+    "shutdown": "infrastructure",
+    "persistence_failed": "infrastructure",
+    "cohort_incomplete": "infrastructure",
+    "collector_bug": "bug",
+}
+_LABELS: Mapping[str, FailureClass] = {
+    "judge_failed": "verifier",
+    "judge_invalid": "verifier",
+    "invalid_judge_response": "verifier",
+    "timeout_exceeded": "infrastructure",
+    "cancelled": "infrastructure",
+    "collector_bug": "bug",
+}
+_STAGES: Mapping[str, FailureClass] = {
+    "admission": "infrastructure",
+    "seed": "environment",
+    "verification": "verifier",
+    "cleanup": "environment",
+}
+_INNER = re.compile(r"___([A-Za-z0-9_.-]+?) calling an inner server")
+_CONNECTION = re.compile(
+    r"cannot connect|connect call failed|connection (?:refused|reset|closed|timeout)|server disconnected|"
+    r"timed out|timeouterror|broken pipe|name or service not known|oserror",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """`failure` is None exactly when `reward` is not."""
+
+    reward: float | None
+    failure: FailureClass | None = None
+    reason: str = ""
+    """One line for progress and tables; never text that a model wrote."""
+    is_limited: bool = False
+    """Scored although the model was cut off by a declared limit."""
+
+    @property
+    def is_scored(self) -> bool:
+        return self.reward is not None
+
+
+def outcome(record: Mapping[str, Any], models: Collection[str] = ()) -> Outcome:
+    """Classify one record; `models` are the ids of the run's model servers."""
+    if record.get(FAILURE_CLASS) is not None:
+        return Outcome(None, _failure_class(record, models), _reason(record))
+    if record.get(MASK):
+        kind = record.get("failure_kind")
+        known = _KINDS.get(kind, "verifier") if isinstance(kind, str) else "environment"
+        return Outcome(None, known, f"masked ({kind})" if isinstance(kind, str) else "masked")
+    reward = number(record.get("reward"))
+    if reward is None:
+        return Outcome(None, "verifier", "no reward" if "reward" not in record else "reward is not a number")
+    response = record.get("response")
+    details = response.get("incomplete_details") if isinstance(response, dict) else None
+    return Outcome(reward, is_limited=bool(details))
+
+
+def _failure_class(record: Mapping[str, Any], models: Collection[str]) -> FailureClass:
+    label, kind = record.get(FAILURE_CLASS), record.get("failure_kind")
+    if isinstance(kind, str) and kind in _KINDS:
+        return _KINDS[kind]
+    if isinstance(label, str) and label in _LABELS:
+        return _LABELS[label]
+    stage = record.get("_ng_failure_stage")
+    text = f"{record.get('_ng_failure_message')} {record.get('_ng_failure_response_body')}"
+    if isinstance(stage, str) and stage in _STAGES:
+        is_cut = stage == "seed" and _CONNECTION.search(text)
+        return "infrastructure" if is_cut else _STAGES[stage]
+    return _by_status_and_text(record.get("_ng_failure_http_status"), text, models)
+
+
+def _by_status_and_text(status: object, text: str, models: Collection[str]) -> FailureClass:
+    inner = _INNER.findall(text)
+    if inner and inner[-1] in models:
+        return "model"
+    if status == 422:
+        return "bug"
+    if status == 429:
+        return "model"
+    if status in (502, 503, 504) or _CONNECTION.search(text):
+        return "infrastructure"
+    if status is None and any(f"/{model}" in text or f"`{model}`" in text for model in models):
+        return "model"
+    return "environment"
+
+
+def _reason(record: Mapping[str, Any]) -> str:
+    """What failed, from words of our own vocabulary: a message may quote what a model wrote."""
+    parts = [str(record[FAILURE_CLASS])]
+    for key in ("failure_kind", "_ng_failure_stage", "_ng_failure_type", "_ng_failure_http_status"):
+        value = record.get(key)
+        if isinstance(value, (str, int)) and str(value) not in parts:
+            parts.append(str(value)[:60])
+    return ", ".join(parts)

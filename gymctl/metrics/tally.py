@@ -1,0 +1,92 @@
+"""The running count of one run: per-task sums and outcomes; memory does not grow with finished rollouts."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gymctl.contract.rollout import Row, rollout_key
+from gymctl.metrics.headline import Headline, TaskScore, headline
+from gymctl.metrics.outcomes import FailureClass, Outcome
+from gymctl.metrics.statistics import number
+from gymctl.metrics.students import t_quantile
+
+
+@dataclass(slots=True)
+class Tally:
+    """Everything that the progress display and the result table are made of."""
+
+    tasks: dict[int, TaskScore] = field(default_factory=dict)
+    repeats: int = 1
+    """Attempts asked for per task: the k of pass@k."""
+    planned: int = 0
+    scored: int = 0
+    limited: int = 0
+    failed: Counter[FailureClass] = field(default_factory=Counter)
+    reasons: Counter[str] = field(default_factory=Counter)
+    input_tokens: int = 0
+    output_tokens: int = 0
+    running: dict[str, float] = field(default_factory=dict)
+    """Rollout id -> when it was started, by the loop's clock."""
+    _tasks_scored: int = 0
+    _means: float = 0.0
+    """Running sums over task means and their squares: good enough to look at, never for the result."""
+    _squares: float = 0.0
+
+    def plan(self, task: int, attempts: int = 1) -> None:
+        self.tasks.setdefault(task, TaskScore()).planned += attempts
+        self.planned += attempts
+
+    def add(self, row: Row, outcome: Outcome, record: Mapping[str, Any]) -> None:
+        """Count one finished rollout of an input row."""
+        task, _ = rollout_key(row)
+        if outcome.reward is not None:
+            self._score(self.tasks.setdefault(task, TaskScore()), outcome.reward)
+            self.limited += outcome.is_limited
+        elif outcome.failure is not None:
+            self.failed[outcome.failure] += 1
+            self.reasons[f"{outcome.failure}: {outcome.reason}"] += 1
+        self.input_tokens += _usage(record, "input_tokens")
+        self.output_tokens += _usage(record, "output_tokens")
+
+    @property
+    def finished(self) -> int:
+        return self.scored + self.failed.total()
+
+    @property
+    def not_run(self) -> int:
+        """Neither scored nor failed. Includes rollouts that were running when the run was stopped."""
+        return self.planned - self.finished
+
+    @property
+    def reward_so_far(self) -> tuple[float, float | None] | None:
+        """Mean of task means over what is scored, and half of its t interval; for display while running."""
+        if not self._tasks_scored:
+            return None
+        count = self._tasks_scored
+        centre = self._means / count
+        spread = self._squares / count - centre * centre
+        if count < 2 or spread <= 1e-12:
+            return centre, None
+        return centre, t_quantile(0.975, count - 1) * math.sqrt(spread / (count - 1))
+
+    def _score(self, task: TaskScore, reward: float) -> None:
+        before = task.mean if task.scored else 0.0
+        self._tasks_scored += not task.scored
+        task.add(reward)
+        self.scored += 1
+        self._means += task.mean - before
+        self._squares += task.mean**2 - before**2
+
+    def headline(self) -> Headline:
+        return headline(list(self.tasks.values()), self.repeats)
+
+
+def _usage(record: Mapping[str, Any], name: str) -> int:
+    response = record.get("response")
+    usage = response.get("usage") if isinstance(response, dict) else None
+    value = number(usage.get(name)) if isinstance(usage, dict) else None
+    return int(value) if value is not None else 0

@@ -1,0 +1,157 @@
+"""Task rows from JSON Lines files: what a row must have, and the file and line of one that does not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+
+from gymctl.contract.episodes import ROLLOUT_ID as ROLLOUT_ID_PATTERN
+from gymctl.contract.rollout import ROLLOUT_ID, TASK_INDEX, Row, is_materialized
+from gymctl.errors import ConfigError, UsageError
+from gymctl.rollouts.encoding import loads
+
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One file of rows, and how its rows find an agent."""
+
+    path: Path
+    repeats: int = 1
+    """The dataset's own `num_repeats`; multiplies with the run's."""
+    declared_by: str | None = None
+    """The instance whose `datasets:` lists this file. Its rows get this `task_source`, no `agent_ref`."""
+    fallback: str | None = None
+    """`task_source` of rows that name neither agent nor source (a file given on the command line)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRow:
+    """One row and where it stands."""
+
+    row: Row
+    path: Path
+    line: int
+    source: Source
+    fingerprint: bytes
+    """Equal exactly for identical raw lines."""
+
+    @property
+    def where(self) -> str:
+        return f"{self.path}:{self.line}"
+
+
+def check_limit(limit: int | None) -> int | None:
+    """None means all rows, 0 means none."""
+    if limit is not None and limit < 0:
+        raise UsageError(f"`--limit` must be 0 or more, got {limit}", hint="leave it out to run all rows")
+    return limit
+
+
+def read(sources: Sequence[Source], limit: int | None = None) -> Iterator[SourceRow]:
+    """Yield the first `limit` rows over all sources (None: all, 0: none), in order.
+
+    Lines end at `\\n` only: text may hold U+2028, form feeds and the like. A byte order mark, `\\r` before
+    the newline, blank lines and a missing last newline are accepted. Raises ConfigError with file:line for a
+    line that is no row, and when there is no row at all.
+    """
+    check_limit(limit)
+    left = limit
+    for source in sources:
+        if left == 0:
+            return
+        found = 0
+        for row in _read_file(source):
+            if left == 0:
+                return
+            yield row
+            found += 1
+            left = None if left is None else left - 1
+        if not found:
+            raise ConfigError(
+                "the input file has no rows", where=str(source.path), hint="it needs one JSON object per line"
+            )
+
+
+def _read_file(source: Source) -> Iterator[SourceRow]:
+    try:
+        file = source.path.open("rb")
+    except FileNotFoundError:
+        raise ConfigError("the input file does not exist", where=str(source.path)) from None
+    except OSError as error:
+        raise ConfigError(
+            f"the input file cannot be read: {error.strerror}", where=str(source.path)
+        ) from error
+    with file:
+        for number, raw in enumerate(file, 1):
+            line = raw.rstrip(b"\r\n")
+            if number == 1:
+                line = line.removeprefix(_BOM)
+            if line.strip():
+                yield SourceRow(
+                    row=_parse(line, f"{source.path}:{number}"),
+                    path=source.path,
+                    line=number,
+                    source=source,
+                    fingerprint=blake2b(line, digest_size=16).digest(),
+                )
+
+
+def _parse(line: bytes, where: str) -> Row:
+    try:
+        row = loads(line)
+    except json.JSONDecodeError as error:
+        raise ConfigError(
+            f"this line is not JSON: {error.msg} at column {error.colno}", where=where
+        ) from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"this line is not UTF-8 (byte {error.start + 1})", where=where) from None
+    except RecursionError:
+        raise ConfigError("this line is nested too deeply", where=where) from None
+    if not isinstance(row, dict):
+        raise ConfigError(f"a row must be a JSON object, found {_json_type(row)}", where=where)
+    problem = _problem(row)
+    if problem:
+        raise ConfigError(problem, where=where)
+    return row
+
+
+def _problem(row: Row) -> str | None:
+    """What a row lacks, or None."""
+    task = row.get(TASK_INDEX)
+    if task is not None and (isinstance(task, bool) or not isinstance(task, int) or task < 0):
+        return f"`{TASK_INDEX}` must be a whole number of 0 or more, found {task!r}"
+    rollout_id = row.get(ROLLOUT_ID)
+    if rollout_id is not None and not (
+        isinstance(rollout_id, str) and ROLLOUT_ID_PATTERN.fullmatch(rollout_id)
+    ):
+        return f"`{ROLLOUT_ID}` must match {ROLLOUT_ID_PATTERN.pattern}, found {rollout_id!r}"
+    if is_materialized(row):
+        return None
+    params = row.get("responses_create_params")
+    if not isinstance(params, dict):
+        return f"a row needs `responses_create_params` (an object), found {_json_type(params)}"
+    if not isinstance(params.get("input"), (str, list)):
+        return "`responses_create_params` needs `input` (text or a list of messages)"
+    reference = row.get("agent_ref")
+    if reference is not None and not (isinstance(reference, dict) and isinstance(reference.get("name"), str)):
+        return '`agent_ref` must look like {"name": "<agent>"}'
+    return None
+
+
+def _json_type(value: object) -> str:
+    if value is None:
+        return "nothing"
+    names = {
+        bool: "a boolean",
+        int: "a number",
+        float: "a number",
+        str: "text",
+        list: "a list",
+        dict: "an object",
+    }
+    return names[type(value)]

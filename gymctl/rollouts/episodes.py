@@ -1,0 +1,78 @@
+"""What is sent to an environment server and what its answer is as a record (CONTRACT 9.6)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gymctl.contract.rollout import (
+    ATTEMPT_INDEX,
+    ENVIRONMENT_SERVER,
+    RESULT_TYPE,
+    ROLLOUT_ID,
+    ROLLOUT_INDEX,
+    TASK_INDEX,
+    Row,
+    is_materialized,
+    rollout_key,
+)
+from gymctl.rollouts.encoding import dumps
+from gymctl.rollouts.failures import broken_answer, episode_failure, error_answer
+from gymctl.transport import Answer
+
+_RESERVED = ("ng_trajectory", "ng_model_call_capture", "ng_perf")
+_FROM_ROW = ("agent_ref", "task_source", "skills_ref", ATTEMPT_INDEX, ROLLOUT_ID)
+
+
+def body(line: bytes, row: Row) -> bytes:
+    """A flat row goes out as it stands in the inputs file; a materialized one as an episode request."""
+    if not is_materialized(row):
+        return line
+    task, rollout = rollout_key(row)
+    episode = {
+        "rollout_id": row.get(ROLLOUT_ID) or f"{task}-{rollout}",
+        "attempt": row.get(ATTEMPT_INDEX) or 0,
+    }
+    return dumps(
+        {"episode_id": episode, "task": {"task_id": row["task_id"], "task_input": row["task_input"]}}
+    )
+
+
+def record_of(answer: Answer, row: Row) -> Row:
+    """The record of an answer, without identity."""
+    if answer.is_error:
+        return error_answer(answer)
+    try:
+        value = answer.json()
+    except (ValueError, RecursionError) as error:
+        return broken_answer(answer, f"the answer is not JSON: {type(error).__name__}")
+    if not isinstance(value, dict):
+        return broken_answer(answer, "the answer is not a JSON object")
+    if is_materialized(row) and "episode_id" in value and ("result" in value or "failure" in value):
+        return _unpacked(answer, value)
+    return value
+
+
+def identify(record: Row, row: Row, server: str, implementation: str) -> None:
+    """Set what the collector sets on every record."""
+    record[TASK_INDEX] = row[TASK_INDEX]
+    record[ROLLOUT_INDEX] = row[ROLLOUT_INDEX]
+    for key in _FROM_ROW:
+        if key in row:
+            record[key] = row[key]
+    record[ENVIRONMENT_SERVER] = server
+    record[RESULT_TYPE] = implementation
+
+
+def _unpacked(answer: Answer, value: dict[str, Any]) -> Row:
+    result, failure = value.get("result"), value.get("failure")
+    if isinstance(result, dict) and failure is None:
+        reserved = [key for key in result if key.startswith("_ng_") or key in _RESERVED]
+        if reserved:
+            return broken_answer(answer, f"the result holds reserved keys: {', '.join(reserved)}")
+        record: Row = dict(result)
+    elif isinstance(failure, dict) and result is None:
+        record = episode_failure(failure)
+    else:
+        return broken_answer(answer, "the episode has neither a result nor a failure, or both")
+    record["_ng_task_id"] = value.get("task_id")
+    return record
