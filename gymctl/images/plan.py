@@ -78,6 +78,8 @@ class ImagePlan:
     """sha256 of everything that went in; the tag is its beginning."""
     dockerfile: Dockerfile
     context: Context
+    context_digest: str
+    """What `context` held when the tag was computed."""
     parent: str
     """BASE_IMAGE: the Python image for the base, the base's tag for a server."""
     kind: Literal["base", "server"]
@@ -103,11 +105,13 @@ def plan_base(base: BaseImage) -> ImagePlan:
     """The image of the head, and the parent of all server images."""
     dockerfile = Dockerfile((bundled() / "Dockerfile.base").read_text("utf-8"))
     context = base_context()
+    digest = context.digest()
     return ImagePlan(
         repository="gymctl/base",
-        inputs=inputs_hash(base.id, dockerfile, context),
+        inputs=inputs_hash(base.id, dockerfile, digest),
         dockerfile=dockerfile,
         context=context,
+        context_digest=digest,
         parent=base.reference,
         kind="base",
         source="Dockerfile.base",
@@ -139,11 +143,13 @@ def plan_server(
     """The image of one server folder: its own Dockerfile, or the template's."""
     context = server_context(folder)
     dockerfile = server_dockerfile(context)
+    digest = context.digest()
     return ImagePlan(
         repository=repository(kind, implementation),
-        inputs=inputs_hash(base_tag, dockerfile, context),
+        inputs=inputs_hash(base_tag, dockerfile, digest),
         dockerfile=dockerfile,
         context=context,
+        context_digest=digest,
         parent=base_tag,
         kind="server",
         source=f"{kind}/{implementation}",
@@ -157,8 +163,8 @@ def repository(kind: ServerKind, implementation: str) -> str:
     return f"gymctl/{KIND_SHORT[kind]}-{name or 'server'}"
 
 
-def inputs_hash(parent: str, dockerfile: Dockerfile, context: Context) -> str:
-    parts = (parent, dockerfile.identity(), context.digest())
+def inputs_hash(parent: str, dockerfile: Dockerfile, context_digest: str) -> str:
+    parts = (parent, dockerfile.identity(), context_digest)
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()
 
 

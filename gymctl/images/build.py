@@ -1,0 +1,147 @@
+"""Makes sure that every image of a config exists: one look-up for all, then only what is missing is built."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gymctl.config.model import Config
+from gymctl.engine import Engine, Finished
+from gymctl.errors import EngineError, GymctlError
+from gymctl.images import base as base_image
+from gymctl.images.context import Context
+from gymctl.images.failure import explain
+from gymctl.images.plan import LABEL_INPUTS, ImagePlan, plan_base, plan_servers
+from gymctl.images.progress import Reporter
+from gymctl.images.secrets import BuildSecrets
+
+PARALLEL_BUILDS = 4
+"""BuildKit shares its work among builds; beyond this only the output gets harder to follow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Images:
+    """The image of every server instance, and the base's, which is also the head's."""
+
+    base: str
+    by_server: Mapping[str, str]
+    built: tuple[str, ...] = ()
+    """Tags that this call had to build; empty on a warm start."""
+
+    def __getitem__(self, server: str) -> str:
+        return self.by_server[server]
+
+
+async def ensure(config: Config, engine: Engine, reporter: Reporter) -> Images:
+    """The images of `config`, built where they are missing: base first, then servers side by side.
+
+    When one server's build fails the others are still built; then EngineError names the failed ones with the
+    lines that matter. Cancellation ends running builds and leaves no image behind that is not complete.
+    """
+    reporter.progress("looking at images")
+    python = await base_image.choose(config, engine, reporter)
+    base = await asyncio.to_thread(plan_base, python)
+    servers = await asyncio.to_thread(plan_servers, config, base.tag)
+    present = await asyncio.to_thread(existing, engine)
+    # By tag: two folders with the same name and content are one image.
+    missing = list({p.tag: p for p in (base, *servers) if present.get(p.tag) != p.inputs}.values())
+    if missing:
+        with tempfile.TemporaryDirectory(prefix="gymctl-build-") as folder:
+            builder = _Builder(engine, BuildSecrets.of(os.environ), Path(folder), reporter)
+            await builder.build_all(missing)
+    total, built = len({plan.tag for plan in (base, *servers)}), len(missing)
+    reporter.step("images", f"{total} in use, {f'{built} built' if built else 'all there'}")
+    by_server = {name: plan.tag for plan in servers for name in plan.servers}
+    return Images(base.tag, by_server, tuple(plan.tag for plan in missing))
+
+
+def existing(engine: Engine) -> dict[str, str]:
+    """Tag -> inputs hash of every image that gymctl built: one call, however many there are."""
+    # The low-level list: docker-py's `images.list()` inspects every image it finds.
+    found = engine.api.api.images(filters={"label": LABEL_INPUTS})
+    return {tag: image["Labels"][LABEL_INPUTS] for image in found for tag in image.get("RepoTags") or ()}
+
+
+class _Builder:
+    """Builds planned images; `folder` is private to this user and removed by the caller whatever happens."""
+
+    def __init__(self, engine: Engine, secrets: BuildSecrets, folder: Path, reporter: Reporter) -> None:
+        self._engine = engine
+        self._secrets = secrets
+        self._folder = folder
+        self._reporter = reporter
+        self._slots = asyncio.Semaphore(PARALLEL_BUILDS)
+
+    async def build_all(self, missing: Sequence[ImagePlan]) -> None:
+        with self._secrets.options(self._folder) as options:
+            for plan in (plan for plan in missing if plan.kind == "base"):
+                await self._build(plan, options)
+            failures: list[GymctlError] = []
+            async with asyncio.TaskGroup() as builds:
+                for plan in (plan for plan in missing if plan.kind == "server"):
+                    builds.create_task(self._attempt(plan, options, failures))
+        if failures:
+            raise _combined(failures)
+
+    async def _attempt(self, plan: ImagePlan, options: Sequence[str], failures: list[GymctlError]) -> None:
+        async with self._slots:
+            try:
+                await self._build(plan, options)
+            except GymctlError as error:
+                failures.append(error)
+
+    async def _build(self, plan: ImagePlan, options: Sequence[str]) -> None:
+        place = self._folder / plan.inputs
+        context, dockerfile = place / "context", place / "Dockerfile"
+        await asyncio.to_thread(_stage, plan, context, dockerfile)
+        self._reporter.progress(f"building {plan.source}")
+        finished = await self._engine.run(
+            *("buildx", "build", "--builder", self._engine.builder, "--load", "--progress", "plain"),
+            *("--file", str(dockerfile), "--tag", plan.tag, "--build-arg", f"BASE_IMAGE={plan.parent}"),
+            *(part for key, value in plan.labels.items() for part in ("--label", f"{key}={value}")),
+            *options,
+            str(context),
+            on_line=lambda line: self._show(plan, line),
+            # Attestations would write the build's parameters beside the image.
+            environ={"BUILDX_NO_DEFAULT_ATTESTATIONS": "1"},
+            secrets=self._secrets.values,
+        )
+        if finished.exit_code != 0:
+            raise _failure(plan, finished)
+
+    def _show(self, plan: ImagePlan, line: str) -> None:
+        if " [" in line and "] " in line:  # `#7 [3/5] RUN ...`: the start of a step
+            self._reporter.progress(f"building {plan.source}: {line.partition('] ')[2][:60]}")
+
+
+def _stage(plan: ImagePlan, context: Path, dockerfile: Path) -> None:
+    """Copy the context and check that it is still what was planned: a tag must never name other content."""
+    try:
+        plan.context.copy_to(context)
+        staged = Context({place: context / place for place in plan.context.files}).digest()
+    except OSError as error:
+        raise EngineError(
+            f"cannot copy the files of {plan.source}: {error.strerror}", where=error.filename
+        ) from None
+    if staged != plan.context_digest:
+        raise EngineError(f"files of {plan.source} changed while its image was prepared", hint="run it again")
+    dockerfile.write_text(plan.dockerfile.text(), "utf-8")
+
+
+def _failure(plan: ImagePlan, finished: Finished) -> EngineError:
+    lines, hint = explain(finished.last_lines)
+    names = ", ".join(f"`{name}`" for name in plan.servers)
+    what = f"the image of {plan.source} does not build (exit code {finished.exit_code})"
+    return EngineError(what, where=f"server {names}" if names else None, details=lines, hint=hint)
+
+
+def _combined(failures: Sequence[GymctlError]) -> GymctlError:
+    if len(failures) == 1:
+        return failures[0]
+    details = [line for error in failures for line in (f"{error.what} --> {error.where}", *error.details, "")]
+    hints = dict.fromkeys(error.hint for error in failures if error.hint)
+    return EngineError(f"{len(failures)} images do not build", details=details, hint="; ".join(hints) or None)

@@ -1,0 +1,63 @@
+"""Finds in a failed build's log the lines that tell why: the package that does not install, not a wall."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+MAX_LINES = 14
+_STEP_LINE = re.compile(r"^(?:#\d+ )?\d+\.\d+ ?")
+# Where uv's, pip's and Python's own explanations begin.
+_BEGINS = re.compile(r"^\s*(×|error:|ERROR:|Traceback |E: )")
+_HINTS = (
+    (
+        re.compile(r"certificate|UnknownIssuer|CERTIFICATE_VERIFY_FAILED", re.I),
+        "builds do not trust this network's certificate: GYMCTL_CA_BUNDLE=<PEM file>",
+    ),
+    (
+        re.compile(r"no space left on device", re.I),
+        "no disk space left: `docker system df`, `docker builder prune`",
+    ),
+    (
+        re.compile(r"dns error|failed to lookup|name resolution|Connection refused|tcp connect", re.I),
+        "the build reached no package index: UV_DEFAULT_INDEX, HTTPS_PROXY and NO_PROXY are handed on",
+    ),
+    (
+        re.compile(r"No solution found|No matching distribution|was not found in the package registry", re.I),
+        "correct the requirement in the server's requirements.txt (or pyproject.toml)",
+    ),
+    (
+        re.compile(r"Failed to build|build backend returned an error", re.I),
+        "it has no wheel for the image's Python and does not build there; another version may have one",
+    ),
+)
+
+
+def explain(log: Sequence[str]) -> tuple[list[str], str | None]:
+    """The failing step's own words, at most MAX_LINES, and what to try. `log`: `--progress plain` output."""
+    lines = _step_output(log) or _errors(log) or [line for line in log if line.strip()][-MAX_LINES:]
+    starts = [number for number, line in enumerate(lines) if _BEGINS.match(line)]
+    if starts:
+        lines = lines[starts[0] :]
+    if len(lines) > MAX_LINES:  # a resolution ends with its conclusion
+        lines = [lines[0], "...", *lines[-(MAX_LINES - 2) :]]
+    text = "\n".join(lines) + "\n".join(_errors(log))
+    hint = next((hint for pattern, hint in _HINTS if pattern.search(text)), None)
+    return lines, hint
+
+
+def _step_output(log: Sequence[str]) -> list[str]:
+    """BuildKit repeats the failing step's output: `------`, ` > [3/5] RUN ...:`, lines, `------`."""
+    begin = next((number for number, line in enumerate(log) if line.startswith(" > [")), None)
+    if begin is None:
+        return []
+    output: list[str] = []
+    for line in log[begin + 1 :]:
+        if line.startswith("------"):
+            break
+        output.append(_STEP_LINE.sub("", line).rstrip())
+    return [line for line in output if line.strip()]
+
+
+def _errors(log: Sequence[str]) -> list[str]:
+    return [line for line in log if line.startswith(("ERROR:", "error:"))]

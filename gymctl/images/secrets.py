@@ -1,0 +1,94 @@
+"""How a build reaches packages: the user's CA bundle, index and proxies as BuildKit secrets, never layers."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from gymctl.errors import ConfigError
+
+CA_VARIABLES = ("GYMCTL_CA_BUNDLE", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "PIP_CERT")
+SYSTEM_CA = Path("/etc/ssl/certs/ca-certificates.crt")
+NETWORK_VARIABLES = (
+    "UV_DEFAULT_INDEX",
+    "UV_INDEX_URL",
+    "UV_INDEX",
+    "UV_EXTRA_INDEX_URL",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
+    "no_proxy",
+)
+MAX_SECRET_BYTES = 500 * 1024
+"""BuildKit refuses larger secrets."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuildSecrets:
+    """What a build may use and must not keep."""
+
+    ca: Path | None
+    network: Mapping[str, str]
+
+    @classmethod
+    def of(cls, environ: Mapping[str, str], system_ca: Path = SYSTEM_CA) -> BuildSecrets:
+        network = {name: environ[name] for name in NETWORK_VARIABLES if environ.get(name)}
+        if environ.get("PIP_INDEX_URL") and not {"UV_DEFAULT_INDEX", "UV_INDEX_URL"} & network.keys():
+            network["UV_DEFAULT_INDEX"] = environ["PIP_INDEX_URL"]  # many companies set only pip's
+        return cls(_ca(environ, system_ca), network)
+
+    @property
+    def values(self) -> frozenset[str]:
+        """What must be cut out of build output: whole values, and the login part of URLs."""
+        found: set[str] = set()
+        for name, value in self.network.items():
+            if name.lower() == "no_proxy":
+                continue
+            for part in value.split():
+                login = urlsplit(part if "://" in part else f"//{part}").netloc.rpartition("@")[0]
+                if login:
+                    found.update({login, login.partition(":")[2] or login})
+        return frozenset(found)
+
+    @contextmanager
+    def options(self, folder: Path) -> Iterator[list[str]]:
+        """`docker buildx build` options; their files are in `folder`, mode 0600, and gone afterwards."""
+        contents: dict[str, bytes] = {}
+        if self.ca is not None:
+            contents["ca"] = self.ca.read_bytes()
+        if self.network:
+            lines = (f"{name}={shlex.quote(value)}\n" for name, value in sorted(self.network.items()))
+            contents["network"] = "".join(lines).encode()
+        files = {name: folder / f"secret-{name}" for name in contents}
+        try:
+            for name, file in files.items():
+                file.touch(mode=0o600, exist_ok=False)
+                file.write_bytes(contents[name])
+            yield [part for name, file in files.items() for part in ("--secret", f"id={name},src={file}")]
+        finally:
+            for file in files.values():
+                file.unlink(missing_ok=True)
+
+
+def _ca(environ: Mapping[str, str], system_ca: Path) -> Path | None:
+    variable = next((name for name in CA_VARIABLES if environ.get(name)), None)
+    if variable is None:
+        return system_ca if system_ca.is_file() else None
+    file = Path(environ[variable])
+    if not file.is_file():
+        raise ConfigError(f"no such CA bundle: {file}", where=variable, hint="unset it, or name a PEM file")
+    if file.stat().st_size > MAX_SECRET_BYTES:
+        raise ConfigError(
+            f"the CA bundle {file} is larger than the {MAX_SECRET_BYTES // 1024} KB that a build accepts",
+            where=variable,
+            hint="GYMCTL_CA_BUNDLE=<a smaller PEM file> for builds only",
+        )
+    return file
