@@ -110,8 +110,8 @@ def _parse(line: bytes, where: str) -> Row:
         ) from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"this line is not UTF-8 (byte {error.start + 1})", where=where) from None
-    except RecursionError:
-        raise ConfigError("this line is nested too deeply", where=where) from None
+    except (RecursionError, ValueError) as error:
+        raise ConfigError(f"this line cannot be read: {error}", where=where) from None
     if not isinstance(row, dict):
         raise ConfigError(f"a row must be a JSON object, found {_json_type(row)}", where=where)
     problem = _problem(row)

@@ -13,9 +13,15 @@ from typing import Any
 
 import orjson
 
+_DIGITS_TO_ZERO = bytes.maketrans(b"123456789", b"000000000")
+_LONG = b"0" * 19
+"""As many digits in a row may be an integer that orjson would turn into a float without a word."""
+
 
 def loads(line: bytes) -> Any:
     """Parse one JSON value. Raises ValueError (json.JSONDecodeError has line and column)."""
+    if _LONG in line.translate(_DIGITS_TO_ZERO):
+        return json.loads(line)
     try:
         return orjson.loads(line)
     except orjson.JSONDecodeError:

@@ -15,7 +15,7 @@ from gymctl.contract.rollout import (
     is_materialized,
     rollout_key,
 )
-from gymctl.rollouts.encoding import dumps
+from gymctl.rollouts.encoding import dumps, loads
 from gymctl.rollouts.failures import broken_answer, episode_failure, error_answer
 from gymctl.transport import Answer
 
@@ -42,7 +42,7 @@ def record_of(answer: Answer, row: Row) -> Row:
     if answer.is_error:
         return error_answer(answer)
     try:
-        value = answer.json()
+        value = loads(answer.body)
     except (ValueError, RecursionError) as error:
         return broken_answer(answer, f"the answer is not JSON: {type(error).__name__}")
     if not isinstance(value, dict):
