@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from gymctl.contract.rollout import Row
@@ -99,7 +99,7 @@ class Collector:
         except BaseExceptionGroup as errors:
             raise _first_cause(errors) from errors
 
-    async def check(self, servers: Iterator[str]) -> None:
+    async def check(self, servers: Iterable[str]) -> None:
         """Ask every environment server of the plan for a sign of life before the first rollout is sent."""
         for name in servers:
             destination = self._destination(name)

@@ -13,7 +13,6 @@ import errno
 import os
 import threading
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from gymctl.contract.rollout import FAILURE_CLASS, NO_PERSIST, Row
@@ -52,13 +51,6 @@ class LineFile:
             os.close(self._descriptor)
 
 
-@dataclass(slots=True)
-class Replaced:
-    """Results of an earlier run at the same place, which a fresh run replaces."""
-
-    files: tuple[Path, ...]
-
-
 class RunStore:
     """Writes one run; the methods are called in the order above."""
 
@@ -89,8 +81,11 @@ class RunStore:
                 hint=_room(folder),
             ) from error
 
-    def begin(self) -> Replaced:
-        """Make the run the owner of its files; call it when nothing else can refuse the run any more."""
+    def begin(self) -> tuple[Path, ...]:
+        """Make the run the owner of its files; call it when nothing else can refuse the run any more.
+
+        Returns the files of an earlier run that were replaced.
+        """
         old = (self.paths.rollouts, self.paths.failures, self.paths.aggregate)
         existing = tuple(path for path in old if path.exists() and path.stat().st_size > 0)
         try:
@@ -100,7 +95,7 @@ class RunStore:
             self._rollouts = LineFile(self.paths.rollouts)
         except OSError as error:
             raise self._lost_room(error) from error
-        return Replaced(existing)
+        return existing
 
     def inputs(self) -> Iterator[tuple[bytes, Row]]:
         """The rows as they will be sent, read back one by one."""

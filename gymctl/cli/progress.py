@@ -1,0 +1,107 @@
+"""What is seen while rollouts run: a live block on a terminal, a line now and then in a pipe, or nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+from gymctl.cli.output import Console
+from gymctl.cli.table import duration
+from gymctl.metrics.outcomes import FAILURE_CLASSES
+from gymctl.metrics.tally import Tally
+
+REDRAW_SECONDS = 0.25
+LINE_SECONDS = 10.0
+SLOWEST = 3
+
+
+@asynccontextmanager
+async def following(tally: Tally, console: Console) -> AsyncIterator[None]:
+    """Show how a run goes while the block runs; the display never fails the run and ends with it."""
+    if console.is_quiet:
+        yield
+        return
+    show = _live(tally, console) if console.has_motion else _lines(tally, console)
+    task = asyncio.create_task(show)
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def _live(tally: Tally, console: Console) -> None:
+    from rich.console import Console as RichConsole
+    from rich.live import Live
+    from rich.text import Text
+
+    start = asyncio.get_running_loop().time()
+    rich = RichConsole(stderr=True, highlight=False)
+    with Live(console=rich, auto_refresh=False, transient=True) as live:
+        while True:
+            now = asyncio.get_running_loop().time()
+            text = "\n".join(block(tally, now, now - start, rich.width))
+            # A Text, not a string: rollout ids come from files and must not be read as markup.
+            live.update(Text(text, no_wrap=True, overflow="ellipsis"), refresh=True)
+            await asyncio.sleep(REDRAW_SECONDS)
+
+
+async def _lines(tally: Tally, console: Console) -> None:
+    """A line every ten seconds, or sooner at each further tenth of the rollouts."""
+    loop = asyncio.get_running_loop()
+    start = last = loop.time()
+    tenth = 0
+    while True:
+        await asyncio.sleep(REDRAW_SECONDS)
+        now = loop.time()
+        reached = tally.finished * 10 // max(tally.planned, 1)
+        if reached > tenth or now - last >= LINE_SECONDS:
+            console.say(line(tally, now - start))
+            tenth, last = reached, now
+
+
+def line(tally: Tally, elapsed: float) -> str:
+    """One line for a log."""
+    share = tally.finished / max(tally.planned, 1)
+    parts = [f"{tally.finished:,} of {tally.planned:,} ({share:.0%})", f"reward {_reward(tally)}"]
+    if tally.failed:
+        parts.append(f"failed {_failed(tally)}")
+    parts.append(f"running {len(tally.running)}")
+    parts.append(duration(elapsed))
+    return "  " + " · ".join(parts)
+
+
+def block(tally: Tally, now: float, elapsed: float, width: int = 80) -> list[str]:
+    """The live display: bar, counts, reward so far, slowest rollouts, failures by class."""
+    share = tally.finished / max(tally.planned, 1)
+    left = f"   {duration(elapsed / share - elapsed)} left" if 0 < share < 1 else ""
+    size = max(10, min(40, width - 50))
+    bar = "━" * round(share * size) + "╌" * (size - round(share * size))
+    waiting = tally.planned - tally.finished - len(tally.running)
+    lines = [
+        f" rollouts  {bar}  {tally.finished:,} of {tally.planned:,}  {share:.0%}{left}",
+        f" scored {tally.scored:,} · failed {tally.failed.total():,} · running {len(tally.running):,}"
+        f" · waiting {waiting:,}",
+        f" reward    {_reward(tally)} so far"
+        f"    tokens {tally.input_tokens:,} in · {tally.output_tokens:,} out",
+    ]
+    slowest = sorted(tally.running.items(), key=lambda item: item[1])[:SLOWEST]
+    if slowest:
+        lines.append(" slowest   " + " · ".join(f"{name} {duration(now - since)}" for name, since in slowest))
+    if tally.failed:
+        lines.append(f" failed    {_failed(tally)}")
+    return lines
+
+
+def _reward(tally: Tally) -> str:
+    so_far = tally.reward_so_far
+    if so_far is None:
+        return "–"
+    centre, half = so_far
+    return f"{centre:.3f}" if half is None else f"{centre:.3f} ± {half:.3f}"
+
+
+def _failed(tally: Tally) -> str:
+    return ", ".join(f"{name} {tally.failed[name]:,}" for name in FAILURE_CLASSES if tally.failed[name])

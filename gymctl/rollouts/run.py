@@ -1,0 +1,118 @@
+"""One evaluation from rows to files, in the order in which things may fail: check, write, collect, aggregate.
+
+run = Run.prepare(request, table)         rows, routes and output checked; nothing replaced yet
+await run.collect(transport, table, …)    old results removed, rollouts made
+await run.aggregate(transport, table)     one call per environment server, aggregate file written
+run.close()                               always; idempotent
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gymctl.contract.servers import ServerTable
+from gymctl.metrics.tally import Tally
+from gymctl.paths import RunPaths
+from gymctl.rollouts.collect import CollectOptions, Collector
+from gymctl.rollouts.dataset import Source
+from gymctl.rollouts.expand import Plan, PlanSummary
+from gymctl.rollouts.failures import Death, Lost
+from gymctl.rollouts.finish import aggregate_metrics, document
+from gymctl.rollouts.route import Router, depends_on
+from gymctl.rollouts.store import RunStore
+from gymctl.transport import Transport
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """What the user asked for."""
+
+    sources: Sequence[Source]
+    output: Path
+    limit: int | None = None
+    repeats: int = 1
+    agent: str | None = None
+    params: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Run:
+    """A run whose rows, routes and output have been checked."""
+
+    request: RunRequest
+    summary: PlanSummary
+    store: RunStore
+    tally: Tally
+    lost: list[Lost] = field(default_factory=list)
+    """Servers that died or could not be reached; not empty: the run ended early."""
+    replaced: tuple[Path, ...] = ()
+    """Files of an earlier run that this one replaced."""
+    entries: list[dict[str, Any]] = field(default_factory=list)
+    """What the aggregate file holds, once `aggregate` was called."""
+    seconds: float = 0.0
+    """How long the collection took."""
+
+    @classmethod
+    def prepare(cls, request: RunRequest, table: ServerTable) -> Run:
+        """Check everything that can be checked without a server, and write the inputs aside.
+
+        `table` needs names and references only; ports may be unknown. Raises ConfigError (rows, routes),
+        UsageError (flags) and PrerequisiteError (output).
+        """
+        router = Router(table, request.agent)
+        plan = Plan(request.sources, router, request.limit, request.repeats, request.params)
+        summary = plan.check()
+        store = RunStore(RunPaths(request.output))
+        store.prepare(attempt.row for attempt in plan.attempts())
+        return cls(request, summary, store, _tally(summary, request))
+
+    @property
+    def paths(self) -> RunPaths:
+        return self.store.paths
+
+    def servers_needed(self, table: ServerTable) -> frozenset[str]:
+        """The environment servers of this run and everything they call."""
+        return frozenset().union(*(depends_on(table, server) for server in self.summary.servers))
+
+    async def collect(
+        self,
+        transport: Transport,
+        table: ServerTable,
+        options: CollectOptions,
+        drain: asyncio.Event,
+        deaths: AsyncIterator[Death] | None = None,
+        on_start: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Make the rollouts. `lost` tells afterwards whether a server died; RunError: the disk is full."""
+        collector = Collector(
+            transport, table, Router(table, self.request.agent), self.store, self.tally, options
+        )
+        await collector.check(self.summary.servers)
+        self.replaced = self.store.begin()
+        self.lost = collector.lost
+        on_start()
+        start = time.monotonic()
+        try:
+            await collector.run(drain, deaths)
+        finally:
+            self.seconds = time.monotonic() - start
+
+    async def aggregate(self, transport: Transport, table: ServerTable) -> None:
+        """Compute and write `x_aggregate_metrics.json`. Raises ServerError when a server cannot."""
+        self.entries = await aggregate_metrics(transport, table, self.store.records(), self.summary.servers)
+        self.store.write_aggregate(document(self.entries))
+
+    def close(self) -> None:
+        self.store.close()
+
+
+def _tally(summary: PlanSummary, request: RunRequest) -> Tally:
+    tally = Tally(repeats=request.repeats * max((source.repeats for source in request.sources), default=1))
+    for task, attempts in summary.tasks.items():
+        tally.plan(task, attempts)
+    return tally
