@@ -23,6 +23,7 @@ import shlex
 import shutil
 import signal
 import socket
+import subprocess
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -46,9 +47,6 @@ GRACE_SECONDS = 10.0
 _PLUGIN_PARENTS = ("/usr/local/lib", "/usr/local/libexec", "/usr/lib", "/usr/libexec")
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _URL_LOGIN = re.compile(r"(\w://)[^/\s@]+@")
-
-
-# ---------------------------------------------------------------------------------------------- which engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,9 +143,6 @@ def _client(endpoint: Endpoint, timeout: float = 60.0) -> docker.DockerClient:
     context = docker.context.ContextAPI.get_context(endpoint.context)
     tls = context.TLSConfig if context is not None else None
     return docker.DockerClient(base_url=endpoint.host, tls=tls or False, timeout=int(timeout))
-
-
-# ------------------------------------------------------------------------------------------------ the engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,13 +294,9 @@ def has_plugin(name: str) -> bool:
     files = (place / f"docker-{name}{suffix}" for place in places for suffix in ("", ".exe"))
     if any(os.access(file, os.X_OK) for file in files):
         return True
-    import subprocess  # a packaging we do not know: let the command itself tell
-
+    # A packaging we do not know: let the command itself tell.
     asked = subprocess.run(["docker", name, "version"], capture_output=True, check=False, timeout=30)
     return asked.returncode == 0
-
-
-# ----------------------------------------------------------------------------------- commands that take long
 
 
 def mask(text: str, secrets: Collection[str] = ()) -> str:
@@ -368,20 +359,20 @@ async def _lines(
 ) -> None:
     # Not readline(): it raises on a line longer than its buffer, and build logs have such lines.
     assert stream is not None
+
+    def take(line: str) -> None:
+        clean = mask(_ESCAPES.sub("", line).rstrip("\r").rsplit("\r", 1)[-1], secrets)
+        for taker in takers:
+            taker(clean)
+
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     rest = ""
     while chunk := await stream.read(65536):
         *lines, rest = (rest + decoder.decode(chunk)).split("\n")
         for line in lines:
-            _take(line, secrets, takers)
+            take(line)
     if rest:
-        _take(rest, secrets, takers)
-
-
-def _take(line: str, secrets: Collection[str], takers: Sequence[Callable[[str], None]]) -> None:
-    clean = mask(_ESCAPES.sub("", line).rstrip("\r").rsplit("\r", 1)[-1], secrets)
-    for taker in takers:
-        taker(clean)
+        take(rest)
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

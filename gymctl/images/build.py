@@ -14,7 +14,7 @@ from gymctl.engine import Engine, Finished
 from gymctl.errors import EngineError, GymctlError
 from gymctl.images import base as base_image
 from gymctl.images.context import Context
-from gymctl.images.failure import explain
+from gymctl.images.failure import explain, without_mounts
 from gymctl.images.plan import LABEL_INPUTS, ImagePlan, plan_base, plan_servers
 from gymctl.images.progress import Reporter
 from gymctl.images.secrets import BuildSecrets
@@ -100,11 +100,7 @@ class _Builder:
         await asyncio.to_thread(_stage, plan, context, dockerfile)
         self._reporter.progress(f"building {plan.source}")
         finished = await self._engine.run(
-            *("buildx", "build", "--builder", self._engine.builder, "--load", "--progress", "plain"),
-            *("--file", str(dockerfile), "--tag", plan.tag, "--build-arg", f"BASE_IMAGE={plan.parent}"),
-            *(part for key, value in plan.labels.items() for part in ("--label", f"{key}={value}")),
-            *options,
-            str(context),
+            *command(plan, self._engine.builder, dockerfile, [*options, str(context)]),
             on_line=lambda line: self._show(plan, line),
             # Attestations would write the build's parameters beside the image.
             environ={"BUILDX_NO_DEFAULT_ATTESTATIONS": "1"},
@@ -115,7 +111,18 @@ class _Builder:
 
     def _show(self, plan: ImagePlan, line: str) -> None:
         if " [" in line and "] " in line:  # `#7 [3/5] RUN ...`: the start of a step
-            self._reporter.progress(f"building {plan.source}: {line.partition('] ')[2][:60]}")
+            step = without_mounts(line.partition("] ")[2])
+            self._reporter.progress(f"building {plan.source}: {step[:60]}")
+
+
+def command(plan: ImagePlan, builder: str, dockerfile: Path, rest: Sequence[str]) -> list[str]:
+    """The arguments of `docker` that build `plan`; `rest` holds secrets (as files) and the context."""
+    return [
+        *("buildx", "build", "--builder", builder, "--load", "--progress", "plain"),
+        *("--file", str(dockerfile), "--tag", plan.tag, "--build-arg", f"BASE_IMAGE={plan.parent}"),
+        *(part for key, value in plan.labels.items() for part in ("--label", f"{key}={value}")),
+        *rest,
+    ]
 
 
 def _stage(plan: ImagePlan, context: Path, dockerfile: Path) -> None:

@@ -9,6 +9,8 @@ MAX_LINES = 14
 _STEP_LINE = re.compile(r"^(?:#\d+ )?\d+\.\d+ ?")
 # Where uv's, pip's and Python's own explanations begin.
 _BEGINS = re.compile(r"^\s*(×|error:|ERROR:|Traceback |E: )")
+_MOUNTS = re.compile(r"--mount=\S+\s*")
+_EXIT_CODE = re.compile(r"did not complete successfully: (exit code: \d+)")
 _HINTS = (
     (
         re.compile(r"certificate|UnknownIssuer|CERTIFICATE_VERIFY_FAILED", re.I),
@@ -39,11 +41,25 @@ def explain(log: Sequence[str]) -> tuple[list[str], str | None]:
     starts = [number for number, line in enumerate(lines) if _BEGINS.match(line)]
     if starts:
         lines = lines[starts[0] :]
+    else:  # a step of the server's own Dockerfile: say which, its output may not
+        lines = [*_step(log), *lines]
     if len(lines) > MAX_LINES:  # a resolution ends with its conclusion
         lines = [lines[0], "...", *lines[-(MAX_LINES - 2) :]]
     text = "\n".join(lines) + "\n".join(_errors(log))
     hint = next((hint for pattern, hint in _HINTS if pattern.search(text)), None)
     return lines, hint
+
+
+def _step(log: Sequence[str]) -> list[str]:
+    """The command that failed and its exit code."""
+    names = [line.removeprefix(" > ").rstrip(":") for line in log if line.startswith(" > [")]
+    codes = [found.group(1) for line in log if (found := _EXIT_CODE.search(line))]
+    return [f"{without_mounts(name)} ({codes[-1]})" if codes else without_mounts(name) for name in names[:1]]
+
+
+def without_mounts(command: str) -> str:
+    """A RUN command as a person wants to read it."""
+    return _MOUNTS.sub("", command)
 
 
 def _step_output(log: Sequence[str]) -> list[str]:

@@ -35,7 +35,7 @@ KIND_SHORT: Mapping[ServerKind, str] = {
 _REQUIREMENTS = ("requirements.txt", "pyproject.toml")
 # Lines of a requirements file that need files beside it: -r, -c, -e, --find-links, ./pkg, ../pkg, file:
 _REFERS_TO_FILES = re.compile(
-    r"^\s*(-[rcef]\b|--(requirement|constraint|editable|find-links)\b|\.{1,2}/|\S*file:)", re.M
+    r"^\s*(-[rcef]\b|--(requirement|constraint|editable|find-links)\b|\.{1,2}/|.*@\s*file:)", re.M
 )
 _PROJECT_NEEDS_ITSELF = re.compile(r"^\s*dynamic\s*=|\bpath\s*=|\bworkspace\s*=", re.M)
 
