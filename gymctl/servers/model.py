@@ -30,7 +30,7 @@ __all__ = ["ConversionError", "ModelServer", "parsed"]
 
 
 class ModelServer(Server):
-    """`POST /v1/responses`, `POST /v1/chat/completions`; `GET /gymctl/upstream` says whether upstreams answer.
+    """`POST /v1/responses` and `/v1/chat/completions`; `GET /gymctl/upstream` says whether upstreams answer.
 
     Parameters reach `responses` and `chat` checked and without nulls.
     """

@@ -36,8 +36,8 @@ class OpenAIModelConfig(ServerConfig):
     max_concurrent_requests: int | None = Field(default=None, ge=1)
     drop_input_reasoning_items: bool = False
     upstream_dialect: Literal["auto", "responses", "chat"] = "auto"
-    """The only dialect the upstream speaks, or `auto`: ask in the caller's dialect, and when the upstream has no
-    such route, translate from then on."""
+    """The only dialect the upstream speaks, or `auto`: ask in the caller's dialect, and translate from then
+    on if the upstream has no such route."""
     upstream_unreachable_seconds: float = Field(default=60.0, ge=0)
     """How long a refused connection is tried again before the request fails."""
 
