@@ -1,8 +1,8 @@
 """The flags of every command that reads a config, and what a list of free tokens means (CONTRACT 1.7, 1.8).
 
 A command takes `tokens` and the aliases below as parameters and hands them to `selection(...)`. A token that
-starts with `+` or `~`, or holds a `=`, is an override; one that ends in .yaml is a `--config`; any other word is
-a benchmark.
+starts with `+` or `~`, or holds a `=`, is an override; one that ends in .yaml is a `--config`; any other
+word is a benchmark.
 """
 
 from __future__ import annotations

@@ -8,46 +8,43 @@ from typing import Any, cast
 from gymctl.config.instances import Instance
 from gymctl.config.model import Reference
 from gymctl.config.names import close
-from gymctl.config.origins import Origins, dotted
+from gymctl.config.origins import Origins, Path, dotted
 from gymctl.contract.servers import KINDS, ServerKind
 from gymctl.errors import ServerRefNotFoundError
 
 
 def of(instance: Instance) -> tuple[Reference, ...]:
     """All references of a block. Nested ones are called too, so they are listed under their dotted path."""
-    return tuple(
-        Reference(field=dotted(path), kind=kind, name=name)
-        for path, kind, name in _walk(instance.settings, (), instance.kind)
-    )
+    return tuple(reference for _, reference in _walk(instance.settings, (), instance.kind))
 
 
 def agents_of(instance: Instance) -> set[str]:
     """Agents that an environment server fronts: `agent_server`, and any direct field with that type."""
-    return {ref.name for ref in of(instance) if "." not in ref.field and ref.kind == "responses_api_agents"}
+    return {
+        reference.name
+        for path, reference in _walk(instance.settings, (), instance.kind)
+        if len(path) == 1 and reference.kind == "responses_api_agents"
+    }
 
 
 def check(instances: Iterable[Instance], origins: Origins) -> None:
     """Raise ServerRefNotFoundError that lists every reference to a server that is not there."""
     known: dict[str, ServerKind] = {instance.name: instance.kind for instance in instances}
     broken = [
-        (instance, ref) for instance in instances for ref in of(instance) if known.get(ref.name) != ref.kind
+        (instance, reference, origins.where(*instance.path, *path, "name"))
+        for instance in instances
+        for path, reference in _walk(instance.settings, (), instance.kind)
+        if known.get(reference.name) != reference.kind
     ]
     if not broken:
         return
-    instance, ref = broken[0]
+    instance, first, where = broken[0]
     raise ServerRefNotFoundError(
-        f"`{instance.name}` refers to a server that does not exist: {_described(ref, known)}",
-        where=origins.where(*instance.path, *_steps(ref)),
-        details=[
-            f"`{other.name}`: {_described(bad, known)} ({origins.where(*other.path, *_steps(bad))})"
-            for other, bad in broken[1:]
-        ],
-        hint=_hint(ref, known),
+        f"`{instance.name}` refers to a server that does not exist: {_described(first, known)}",
+        where=where,
+        details=[f"`{other.name}`: {_described(bad, known)} ({place})" for other, bad, place in broken[1:]],
+        hint=_hint(first, known),
     )
-
-
-def _steps(ref: Reference) -> list[str]:
-    return ref.field.split(".")
 
 
 def _described(ref: Reference, known: Mapping[str, ServerKind]) -> str:
@@ -68,24 +65,23 @@ def _hint(ref: Reference, known: Mapping[str, ServerKind]) -> str:
     return f"the configuration defines no {ref.kind}"
 
 
-def _walk(
-    value: object, path: tuple[str | int, ...], kind: ServerKind
-) -> Iterator[tuple[tuple[str | int, ...], ServerKind, str]]:
+def _walk(value: object, path: Path, kind: ServerKind) -> Iterator[tuple[Path, Reference]]:
     if isinstance(value, list):
-        for index, child in enumerate(value):
-            yield from _walk(child, (*path, index), kind)
-    if not isinstance(value, dict):
+        items: Iterable[tuple[str | int, object]] = enumerate(value)
+    elif isinstance(value, dict):
+        items = value.items()
+    else:
         return
-    for key, child in value.items():
-        here = (*path, str(key))
-        reference = _read(child, here, kind)
-        if reference is not None:
-            yield here, *reference
+    for key, child in items:
+        here = (*path, key)
+        found = _read(child, here, kind)
+        if found is not None:
+            yield here, Reference(field=dotted(here), kind=found[0], name=found[1])
         else:
             yield from _walk(child, here, kind)
 
 
-def _read(value: object, path: tuple[str | int, ...], kind: ServerKind) -> tuple[ServerKind, str] | None:
+def _read(value: object, path: Path, kind: ServerKind) -> tuple[ServerKind, str] | None:
     if not isinstance(value, dict) or not isinstance(value.get("name"), str):
         return None
     block: dict[str, Any] = value

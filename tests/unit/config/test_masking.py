@@ -1,0 +1,88 @@
+"""Secrets by key and by value (CONTRACT 1.15)."""
+
+from __future__ import annotations
+
+import pytest
+
+from gymctl.config.masking import MASK, mask, redact, secrets_of
+
+
+def test_the_rule_of_the_contract() -> None:
+    document = {
+        "policy_api_key": "sk-1234567",
+        "max_output_tokens": 512,
+        "tokenizer": "some/model",
+        "answer_key": "B",
+        "token_id_capture": {"enabled": True, "dir": "/x"},
+        "keys": ["a1", "b2"],
+        "list": [{"hf_token": "hf-1234567", "name": "n"}, "plain"],
+        "KEY": "upper case is not matched",
+        "name": "policy_model",
+    }
+    assert mask(document) == {
+        "policy_api_key": MASK,
+        "max_output_tokens": MASK,
+        "tokenizer": MASK,
+        "answer_key": MASK,
+        "token_id_capture": {"enabled": True, "dir": "/x"},
+        "keys": [MASK, MASK],
+        "list": [{"hf_token": MASK, "name": "n"}, "plain"],
+        "KEY": "upper case is not matched",
+        "name": "policy_model",
+    }
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"password": "hunter22"},
+        {"db_Secret": "hunter22"},
+        {"openai_default_headers": {"Authorization": "Bearer hunter22"}},
+        {"extra_headers": {"X-Whatever": "hunter22"}},
+        {"url": "postgres://user:hunter22@db/x"},
+    ],
+)
+def test_more_than_the_contract_asks_is_hidden(document) -> None:
+    assert "hunter22" not in str(mask(document))
+
+
+def test_a_secret_is_hidden_wherever_it_is_repeated() -> None:
+    document = {
+        "policy_api_key": "sk-1234567",
+        "command": ["serve", "--key=sk-1234567"],
+        "note": "sk-1234567!",
+    }
+    assert mask(document) == {
+        "policy_api_key": MASK,
+        "command": ["serve", f"--key={MASK}"],
+        "note": f"{MASK}!",
+    }
+
+
+def test_ordinary_words_and_numbers_are_not_hunted() -> None:
+    document = {
+        "max_output_tokens": "1024576",
+        "api_key": "dummy",
+        "tokenizer": "some/model",
+        "x_key": "EMPTY",
+    }
+    assert secrets_of(document) == frozenset()
+
+
+def test_redact_takes_the_longest_secret_first_and_user_info() -> None:
+    text = redact("a=secret-long b=secret https://me:pw@host/x", ["secret", "secret-long"])
+    assert text == f"a={MASK} b={MASK} https://{MASK}@host/x"
+
+
+def test_redact_without_secrets_changes_nothing() -> None:
+    assert redact("plain text", []) == "plain text"
+
+
+def test_the_original_is_left_alone() -> None:
+    document = {"a": {"api_key": "sk-1234567"}}
+    mask(document)
+    assert document == {"a": {"api_key": "sk-1234567"}}
+
+
+def test_a_loaded_config_carries_its_secrets(stack) -> None:
+    assert stack.load("model.yaml", "weather.yaml").secrets == {"sk-test-0001"}

@@ -1,0 +1,312 @@
+"""Server blocks: what counts as one, what they refer to, where their code is, what is nearly one."""
+
+from __future__ import annotations
+
+import pytest
+
+from gymctl.config.model import Reference
+from gymctl.errors import (
+    AgentWithoutEnvironmentServerError,
+    AlmostServerError,
+    ConfigError,
+    NoServerInstancesError,
+    ServerRefNotFoundError,
+)
+
+
+def test_a_stack_is_loaded_in_config_order_with_relays_last(stack) -> None:
+    config = stack.load("model.yaml", "weather.yaml")
+    assert list(config.servers) == ["policy_model", "weather", "weather_agent", "weather_environment_server"]
+    agent = config.servers["weather_agent"]
+    assert (agent.kind, agent.implementation, agent.entrypoint) == (
+        "responses_api_agents",
+        "simple_agent",
+        "app.py",
+    )
+    assert agent.folder == stack.folder / "responses_api_agents/simple_agent"
+    assert agent.calls == (
+        Reference("resources_server", "resources_servers", "weather"),
+        Reference("model_server", "responses_api_models", "policy_model"),
+    )
+    assert config.servers["weather_environment_server"].is_generated
+    assert config.servers["weather_environment_server"].calls == (
+        Reference("agent_server", "responses_api_agents", "weather_agent"),
+    )
+
+
+def test_settings_and_document_are_the_same_values(stack) -> None:
+    config = stack.load("model.yaml", "weather.yaml")
+    for name, server in config.servers.items():
+        assert config.document[name][server.kind][server.implementation] == server.settings
+    assert config.servers["policy_model"].settings["base_url"] == "http://127.0.0.1:9/v1"
+
+
+def test_origins_name_the_last_writer(stack) -> None:
+    config = stack.load("model.yaml", "weather.yaml", overrides=("++policy_api_key=sk-from-flag",), model="m")
+    origins = {key: str(origin) for key, origin in config.origins.items()}
+    assert (
+        origins["weather_agent.responses_api_agents.simple_agent.resources_server.name"] == "weather.yaml:8"
+    )
+    assert origins["policy_base_url"] == "env.yaml:1"
+    assert origins["policy_api_key"] == "++policy_api_key"
+    assert origins["policy_model_name"] == "--model"
+    assert origins["head_server.port"] == "default"
+    assert "sk-from-flag" not in "".join(origins.values())
+
+
+def test_empty_and_plain_top_level_values_are_settings(bench) -> None:
+    bench.write("a.yaml", "empty: {}\ntext: x\nother: {a: {b: 1}}\nnothing: null\n")
+    bench.document()
+    config = bench.load("one_server.yaml", "a.yaml")
+    assert list(config.servers) == ["weather"]
+    assert config.warnings == ()
+    assert config.document["empty"] == {}
+
+
+def test_a_config_that_starts_nothing_is_an_error(bench) -> None:
+    bench.write("a.yaml", "k: 1\n")
+    with pytest.raises(NoServerInstancesError, match="starts no server"):
+        bench.load("a.yaml")
+    with pytest.raises(NoServerInstancesError, match="no configuration was named"):
+        bench.load()
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("x: {resources_servers: {weather_tool: {entrypoint: app.py}}}", "`domain` is required"),
+        (
+            "x: {resources_servers: {weather_tool: {entrypoint: app.py, domain: maths}}}",
+            "did you mean `math`?",
+        ),
+        ("x: {responses_api_agents: {a: {entrypoint: app.py}, b: {}}}", "exactly one implementation, got 2"),
+        ("x: {responses_api_agents: {a: {entrypoint: /etc/x.py}}}", "must lie in the server folder"),
+        ("x: {responses_api_agents: {a: {entrypoint: ../x.py}}}", "must lie in the server folder"),
+        ("x: {responses_api_agents: {'../a': {entrypoint: app.py}}}", "is no folder name"),
+        ("x: {responses_api_agents: {a: {entrypoint: app.py, port: 70000}}}", "`port` must be a number"),
+        (
+            "x: {responses_api_agents: {a: {entrypoint: app.py, num_workers: 0}}}",
+            "`num_workers` must be at least 1",
+        ),
+        (
+            "x: {responses_api_agents: {a: {entrypoint: app.py}}, resources_servers: {b: {}}}",
+            "two server types",
+        ),
+        ('"a\\nb": {responses_api_agents: {a: {entrypoint: app.py}}}', "printable text"),
+    ],
+)
+def test_almost_servers_fail_with_the_reason_and_the_place(bench, text, problem) -> None:
+    bench.write("almost.yaml", text + "\n")
+    with pytest.raises(AlmostServerError) as caught:
+        bench.document("almost.yaml")
+    assert problem in str(caught.value)
+    assert caught.value.where == "almost.yaml:1"
+
+
+def test_an_almost_server_is_shown_masked(bench) -> None:
+    bench.write("a.yaml", "x: {resources_servers: {t: {entrypoint: app.py, api_key: sk-secret-1}}}\n")
+    with pytest.raises(AlmostServerError) as caught:
+        bench.document("a.yaml")
+    assert "entrypoint: app.py" in str(caught.value)
+    assert "sk-secret-1" not in str(caught.value)
+
+
+def test_an_almost_server_can_be_left_out(bench) -> None:
+    bench.write(
+        "a.yaml", "error_on_almost_servers: false\nx: {resources_servers: {t: {entrypoint: app.py}}}\n"
+    )
+    bench.document()
+    config = bench.load("one_server.yaml", "a.yaml")
+    assert list(config.servers) == ["weather"]
+    assert "`x`: `domain` is required" in config.warnings[0]
+
+
+def test_a_block_without_entrypoint_is_told(bench) -> None:
+    bench.write("a.yaml", "x: {resources_servers: {t: {domain: math}}}\n")
+    bench.document()
+    assert "no `entrypoint`" in bench.load("one_server.yaml", "a.yaml").warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("token", "field", "near"),
+    [
+        (
+            "++weather_agent.responses_api_agents.simple_agent.resources_server.name=wether",
+            "resources_server",
+            "weather",
+        ),
+        (
+            "++weather_agent.responses_api_agents.simple_agent.judge.model_server="
+            "{type: responses_api_models, name: polcy_model}",
+            "judge.model_server",
+            "policy_model",
+        ),
+    ],
+)
+def test_a_reference_to_a_missing_server_names_everything(stack, token, field, near) -> None:
+    with pytest.raises(ServerRefNotFoundError) as caught:
+        stack.load("model.yaml", "weather.yaml", overrides=(token,))
+    assert caught.value.what.startswith("`weather_agent` refers to a server that does not exist")
+    assert f"`{field}`" in caught.value.what
+    assert caught.value.hint == f"did you mean `{near}`?"
+    assert caught.value.where == token.split("=")[0].removesuffix(".name=wether")
+
+
+def test_a_reference_to_a_server_of_another_kind_says_so(stack) -> None:
+    token = "++weather_agent.responses_api_agents.simple_agent.resources_server.name=policy_model"
+    with pytest.raises(ServerRefNotFoundError, match="`policy_model` is one of responses_api_models"):
+        stack.load("model.yaml", "weather.yaml", overrides=(token,))
+
+
+def test_a_missing_model_points_at_the_flag(stack) -> None:
+    with pytest.raises(ServerRefNotFoundError) as caught:
+        stack.load("weather.yaml")
+    assert "--model-type" in (caught.value.hint or "")
+    assert caught.value.where == "weather.yaml:9"
+
+
+AGENT = "{id}: {{responses_api_agents: {{{type}: {{entrypoint: app.py}}}}}}\n"
+
+
+@pytest.mark.parametrize(
+    ("agent", "implementation", "relay"),
+    [
+        ("desk_simple_agent", "simple_agent", "desk_environment_server"),
+        ("support_agent", "simple_agent", "support_environment_server"),
+        ("xyz", "simple_agent", "xyz_environment_server"),
+        ("simple_agent", "simple_agent", "_environment_server"),
+    ],
+)
+def test_relay_ids(bench, agent, implementation, relay) -> None:
+    bench.write("a.yaml", AGENT.format(id=agent, type=implementation))
+    config = bench.load("a.yaml")
+    assert list(config.servers) == [agent, relay]
+    assert config.document[relay]["environment_servers"]["legacy_agent"]["agent_server"] == {
+        "type": "responses_api_agents",
+        "name": agent,
+    }
+
+
+def test_relay_ids_avoid_what_is_taken(bench) -> None:
+    bench.write(
+        "a.yaml",
+        AGENT.format(id="desk_agent", type="simple_agent")
+        + "desk_environment_server: 1\ndesk_agent_environment_server: {}\n",
+    )
+    assert list(bench.load("a.yaml").servers)[1] == "desk_agent_environment_server_environment_server"
+
+
+def test_one_warning_lists_all_relays_ready_to_paste(bench) -> None:
+    bench.write(
+        "a.yaml", AGENT.format(id="a_agent", type="simple_agent") + AGENT.format(id="b", type="simple_agent")
+    )
+    (warning,) = bench.load("a.yaml").warnings
+    bench.write("pasted.yaml", warning.partition("\n")[2])
+    config = bench.load("a.yaml", "pasted.yaml")
+    assert config.warnings == ()
+    assert list(config.servers) == ["a_agent", "b", "a_environment_server", "b_environment_server"]
+
+
+@pytest.mark.parametrize(
+    "field", ["agent_server: {name: a}", "user_agent: {type: responses_api_agents, name: a}"]
+)
+def test_an_agent_that_is_fronted_gets_no_relay(bench, field) -> None:
+    (bench.folder / "environment_servers/own").mkdir()
+    (bench.folder / "environment_servers/own/app.py").touch()
+    (bench.folder / "environment_servers/own/pyproject.toml").touch()
+    bench.write(
+        "a.yaml",
+        AGENT.format(id="a", type="simple_agent")
+        + f"env: {{environment_servers: {{own: {{entrypoint: app.py, {field}}}}}}}\n",
+    )
+    assert list(bench.load("a.yaml").servers) == ["a", "env"]
+
+
+def test_missing_environment_servers_can_be_an_error(bench) -> None:
+    bench.write(
+        "a.yaml",
+        AGENT.format(id="a", type="simple_agent") + "error_on_agent_without_environment_server: true\n",
+    )
+    with pytest.raises(AgentWithoutEnvironmentServerError) as caught:
+        bench.load("a.yaml")
+    assert "a_environment_server:" in caught.value.details
+
+
+def test_a_missing_server_folder_lists_where_it_was_looked_for(bench) -> None:
+    bench.write("a.yaml", "w: {resources_servers: {weather_tol: {entrypoint: app.py, domain: math}}}\n")
+    with pytest.raises(ConfigError) as caught:
+        bench.load("a.yaml")
+    assert caught.value.where == "a.yaml:1"
+    assert "`weather_tool`" in (caught.value.hint or "")
+    assert f"  {bench.folder / 'resources_servers/weather_tol'}: no such folder" in caught.value.details
+
+
+def test_a_server_folder_needs_its_entrypoint_and_requirements(bench) -> None:
+    folder = bench.folder / "resources_servers/weather_tool"
+    bench.write("a.yaml", "w: {resources_servers: {weather_tool: {entrypoint: other.py, domain: math}}}\n")
+    with pytest.raises(ConfigError, match="no server folder") as caught:
+        bench.load("a.yaml")
+    assert f"  {folder}: no other.py" in caught.value.details
+    (folder / "requirements.txt").unlink()
+    with pytest.raises(ConfigError) as caught:
+        bench.document()
+    assert f"  {folder}: neither requirements.txt nor pyproject.toml" in caught.value.details
+
+
+ENVIRONMENT = """\
+env:
+  environment_servers:
+    {kind}: {{entrypoint: app.py, agent_server: {{name: weather_agent}}{more}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "more", "problem"),
+    [
+        ("legacy_agent", ", colour: 1", "does not know `colour`"),
+        (
+            "legacy_agent",
+            ", resources_server: {type: resources_servers, name: weather}",
+            "`resources_server`",
+        ),
+        ("single_agent_turn", ", cleanup_timeout_seconds: 180", "`resources_server` is required"),
+        (
+            "single_agent_turn",
+            ", resources_server: {type: resources_servers, name: weather}",
+            "`cleanup_timeout_seconds` is required",
+        ),
+        ("legacy_agent", ", max_concurrent_episodes: 3", "`queue_timeout_seconds` is required"),
+        ("legacy_agent", ", max_concurrent_episodes: 0", "above 0, got `0`"),
+        ("legacy_agent", ", cleanup_timeout_seconds: soon", "above 0, got `soon`"),
+    ],
+)
+def test_built_in_environment_servers_reject_what_they_do_not_know(stack, kind, more, problem) -> None:
+    stack.write("env_server.yaml", ENVIRONMENT.format(kind=kind, more=more))
+    with pytest.raises(ConfigError) as caught:
+        stack.load("model.yaml", "weather.yaml", "env_server.yaml")
+    assert problem in caught.value.what
+    assert (caught.value.where or "").startswith("env_server.yaml:3")
+
+
+def test_limits_of_a_relay_are_said_to_have_no_effect(stack) -> None:
+    stack.write(
+        "env_server.yaml", ENVIRONMENT.format(kind="legacy_agent", more=", cleanup_timeout_seconds: 9")
+    )
+    config = stack.load("model.yaml", "weather.yaml", "env_server.yaml")
+    assert "`env.cleanup_timeout_seconds` has no effect" in config.warnings[0]
+
+
+def test_skip_verification_reaches_agents_that_lack_it(stack) -> None:
+    stack.write("skip.yaml", "skip_verification: true\nskip_verification_reward: 0.5\n")
+    config = stack.load("model.yaml", "weather.yaml", "skip.yaml")
+    assert config.servers["weather_agent"].settings["skip_verification"] is True
+    assert config.servers["weather_agent"].settings["skip_verification_reward"] == 0.5
+    assert "skip_verification" not in config.servers["weather"].settings
+
+
+@pytest.mark.parametrize("name", ["math.v1", "math_v1", "Math v1", "math/v1", "mäth"])
+def test_ids_that_only_other_layers_dislike_are_kept(bench, name) -> None:
+    bench.write(
+        "a.yaml", f'"{name}": {{resources_servers: {{weather_tool: {{entrypoint: app.py, domain: math}}}}}}\n'
+    )
+    assert list(bench.load("a.yaml").servers) == [name]
