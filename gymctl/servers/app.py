@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("gymctl.server")
 
-Endpoint = Callable[[Request], Awaitable[Response]]
+Endpoint = Callable[[Request], Coroutine[Any, Any, Response]]
 
 _LOGGED_BYTES = 4096
 _LOGGED_ERRORS = 20
@@ -88,7 +88,7 @@ def assemble(server: Server) -> FastAPI:
 def _lifespan(server: Server) -> Callable[[Any], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
     async def lifespan(app: Any) -> AsyncIterator[None]:
-        async with server.client.transport:
+        async with server.running():
             await server.startup()
             try:
                 yield

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any, ClassVar, get_type_hints
 
 from fastapi import FastAPI
@@ -11,6 +13,7 @@ from starlette.routing import Route
 from gymctl.contract.part import ServerPart
 from gymctl.servers.app import Endpoint, ServerApp
 from gymctl.servers.client import ServerClient
+from gymctl.servers.idempotency import Answers
 from gymctl.servers.prefix import PrefixRule
 
 
@@ -32,18 +35,27 @@ class Server:
     The annotation of `config` decides which class the server's block is validated with.
     """
 
-    config: ServerConfig
+    config: Any
+    """The server's block. A subclass annotates it with its own class: `config: WeatherConfig`."""
+    needs: ClassVar[type[ServerConfig]] = ServerConfig
+    """What this kind reads from its block; the class of `config` must extend it."""
     has_session: ClassVar[bool] = True
     prefix: ClassVar[PrefixRule] = PrefixRule.NONE
 
     def __init__(self, part: ServerPart) -> None:
         self.part = part
         self.client = ServerClient(part)
+        self.answers = Answers()
         self.config = type(self).config_class().model_validate({**part.settings, "name": part.name})
 
     @classmethod
     def config_class(cls) -> type[ServerConfig]:
-        return get_type_hints(cls)["config"]
+        declared = get_type_hints(cls)["config"]
+        if declared is Any:
+            return cls.needs
+        if not (isinstance(declared, type) and issubclass(declared, cls.needs)):
+            raise TypeError(f"{cls.__name__}.config is a {declared}, which must extend {cls.needs.__name__}")
+        return declared
 
     @classmethod
     def app(cls) -> ServerApp:
@@ -56,17 +68,30 @@ class Server:
         return f"{type(self).__name__}___{self.part.name}"
 
     async def startup(self) -> None:
-        """Runs before the first request, with `self.client` usable."""
+        """For authors: runs before the first request, with `self.client` usable."""
 
     async def shutdown(self) -> None:
-        """Runs after the last request."""
+        """For authors: runs after the last request."""
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """What lasts as long as the server does; base classes put what they own around this."""
+        async with self.client.transport:
+            try:
+                yield
+            finally:
+                await self.answers.close()
 
     def routes(self, app: FastAPI) -> None:
         """Add the routes. Subclasses call `super().routes(app)` and then add their own."""
 
-    def post(self, app: FastAPI, path: str, endpoint: Endpoint) -> None:
-        """A plain route: request in, response out, no dependency solving and no place in the schema."""
-        app.router.routes.append(Route(path, endpoint, methods=["POST"], include_in_schema=False))
+    def post(self, app: FastAPI, path: str, endpoint: Endpoint, *, is_once_per_key: bool = False) -> None:
+        """A plain route: request in, response out, no dependency solving and no place in the schema.
+
+        is_once_per_key: a repeat with the same `Idempotency-Key` gets the first answer.
+        """
+        handler = self.answers.wrap(endpoint) if is_once_per_key else endpoint
+        app.router.routes.append(Route(path, handler, methods=["POST"], include_in_schema=False))
 
     def get(self, app: FastAPI, path: str, endpoint: Endpoint) -> None:
         app.router.routes.append(Route(path, endpoint, methods=["GET"], include_in_schema=False))

@@ -1,0 +1,111 @@
+"""`Idempotency-Key`: a request that is repeated gets the first answer, and its work runs once (DESIGN D6).
+
+The work runs in a task of its own, so that it outlives the connection it came over: a caller whose connection
+broke asks again with the same key and joins. When nobody has asked again after `LINGER`, it is cancelled.
+Kept per process: a server with several workers may miss a repeat that reaches another worker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from gymctl.transport import KEY_HEADER
+
+MAX_ANSWERS = 8192
+MAX_BYTES = 64 * 1024 * 1024
+LINGER = 5.0
+
+Endpoint = Callable[[Request], Coroutine[Any, Any, Response]]
+
+
+class _Entry:
+    def __init__(self, task: asyncio.Task[Response]) -> None:
+        self.task = task
+        self.waiters = 0
+        self.size = 0
+
+
+class Answers:
+    """First answers by key; the oldest finished ones are dropped when there are too many."""
+
+    def __init__(
+        self, max_answers: int = MAX_ANSWERS, max_bytes: int = MAX_BYTES, linger: float = LINGER
+    ) -> None:
+        self._entries: OrderedDict[str, _Entry] = OrderedDict()
+        self._bytes = 0
+        self._max_answers = max_answers
+        self._max_bytes = max_bytes
+        self._linger = linger
+
+    def wrap(self, endpoint: Endpoint) -> Endpoint:
+        """The endpoint, run at most once per path and key."""
+
+        async def once(request: Request) -> Response:
+            key = request.headers.get(KEY_HEADER)
+            if key is None:
+                return await endpoint(request)
+            return await self.once(f"{request.scope['path']}\n{key}", lambda: endpoint(request))
+
+        return once
+
+    async def once(self, key: str, work: Callable[[], Coroutine[Any, Any, Response]]) -> Response:
+        """The answer of the first call with this key, even if that call failed. Concurrent calls join it."""
+        entry = self._entries.get(key)
+        if entry is None:
+            entry = self._entries[key] = _Entry(asyncio.get_running_loop().create_task(work()))
+            entry.task.add_done_callback(lambda task: self._settle(key, entry))
+        entry.waiters += 1
+        try:
+            return await asyncio.shield(entry.task)
+        finally:
+            entry.waiters -= 1
+            if not entry.waiters and not entry.task.done():
+                asyncio.get_running_loop().call_later(self._linger, self._abandon, entry)
+
+    def _settle(self, key: str, entry: _Entry) -> None:
+        if entry.task.cancelled():
+            self._entries.pop(key, None)
+            return
+        if entry.task.exception() is None:
+            entry.size = len(entry.task.result().body)
+        self._bytes += entry.size
+        self._entries.move_to_end(key)
+        self._trim()
+
+    def _trim(self) -> None:
+        # Entries still at work stand in front and are passed over; requests in flight bound their number.
+        for key in self._surplus():
+            self._bytes -= self._entries.pop(key).size
+
+    def _surplus(self) -> list[str]:
+        count, size = len(self._entries), self._bytes
+        found: list[str] = []
+        if count <= self._max_answers and size <= self._max_bytes:
+            return found
+        for key, entry in self._entries.items():
+            if count <= self._max_answers and size <= self._max_bytes:
+                break
+            if entry.task.done():
+                found.append(key)
+                count -= 1
+                size -= entry.size
+        return found
+
+    def _abandon(self, entry: _Entry) -> None:
+        if not entry.waiters:
+            entry.task.cancel()
+
+    async def close(self) -> None:
+        """Cancel what nobody can ask for any more, because the server stops."""
+        tasks = [entry.task for entry in self._entries.values() if not entry.task.done()]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        self._entries.clear()

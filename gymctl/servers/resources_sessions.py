@@ -1,0 +1,60 @@
+"""Typed sessions of a resources server: seeded once, closed once, never seeded after that (CONTRACT 5.3)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from fastapi import HTTPException
+
+from gymctl.contract.episodes import ResourcesSeed
+from gymctl.servers.recent import Recent
+
+REMEMBERED = 262144
+"""Seeds and tombstones kept; an id is about 60 bytes."""
+
+
+class _Seeded:
+    def __init__(self, seed: ResourcesSeed) -> None:
+        self.seed = seed
+        self.lock = asyncio.Lock()
+        self.is_done = False
+
+
+class ResourcesSessions:
+    """Seed and close of one id happen one after the other; a close before any seed leaves a tombstone."""
+
+    def __init__(self) -> None:
+        self._seeded: Recent[str, _Seeded] = Recent(REMEMBERED)
+        self._closed: Recent[str, bool] = Recent(REMEMBERED)
+
+    async def seed(self, seed: ResourcesSeed, run: Callable[[], Awaitable[None]]) -> None:
+        """Run the seed once; the same request again is fine, another one for the same id is refused."""
+        session_id = seed.resources_session_id
+        self._refuse_closed(session_id)
+        entry = self._seeded.get(session_id)
+        if entry is None:
+            entry = _Seeded(seed)
+            self._seeded.put(session_id, entry)
+        elif entry.seed != seed:
+            raise HTTPException(409, "resources_session_id is already bound to another seed request")
+        async with entry.lock:
+            self._refuse_closed(session_id)
+            if not entry.is_done:
+                await run()
+                entry.is_done = True
+
+    def _refuse_closed(self, session_id: str) -> None:
+        if session_id in self._closed:
+            raise HTTPException(409, "Resources session is already closed")
+
+    async def close(self, session_id: str, release: Callable[[], Awaitable[None]]) -> None:
+        """Release, then remember the id as closed. When the release raises, the id stays open."""
+        entry = self._seeded.get(session_id)
+        if entry is None:
+            self._closed.put(session_id, True)
+            return
+        async with entry.lock:
+            await release()
+            self._closed.put(session_id, True)
+            self._seeded.drop(session_id)
