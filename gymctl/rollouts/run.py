@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -52,6 +52,8 @@ class Run:
     """Servers that died or could not be reached; not empty: the run ended early."""
     replaced: tuple[Path, ...] = ()
     """Files of an earlier run that this one replaced."""
+    has_begun: bool = False
+    """The files are this run's; before, nothing of an earlier run was touched."""
     entries: list[dict[str, Any]] = field(default_factory=list)
     """What the aggregate file holds, once `aggregate` was called."""
     seconds: float = 0.0
@@ -86,7 +88,6 @@ class Run:
         options: CollectOptions,
         drain: asyncio.Event,
         deaths: AsyncIterator[Death] | None = None,
-        on_start: Callable[[], None] = lambda: None,
     ) -> None:
         """Make the rollouts. `lost` tells afterwards whether a server died; RunError: the disk is full."""
         collector = Collector(
@@ -94,8 +95,8 @@ class Run:
         )
         await collector.check(self.summary.servers)
         self.replaced = self.store.begin()
+        self.has_begun = True
         self.lost = collector.lost
-        on_start()
         start = time.monotonic()
         try:
             await collector.run(drain, deaths)

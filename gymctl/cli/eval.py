@@ -1,0 +1,163 @@
+"""`gymctl eval`: start what is missing, make the rollouts, score them, and leave nothing running."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gymctl.cli import selection as flags
+from gymctl.cli.output import Console
+from gymctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from gymctl.cli.evaluation import EvalFlags
+
+DEFAULT_CONCURRENCY = 8
+"""Enough to keep a hosted model busy and few enough for a small one on this machine."""
+PER_CPU = 8
+"""Rollouts at once per CPU beyond which a run measures this machine rather than the model."""
+
+Output = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="FILE.jsonl", help="Default: results/<benchmark>-<time>.jsonl"),
+]
+Input = Annotated[
+    Path | None,
+    typer.Option("--input", "-i", metavar="FILE.jsonl", help="Rows to run instead of the benchmark's own."),
+]
+Limit = Annotated[int | None, typer.Option(help="Run the first N rows. 0 is none; all by default.")]
+Repeats = Annotated[
+    int, typer.Option("--repeats", "-k", "--num-repeats", help="Attempts at each task; also the k of pass@k.")
+]
+Concurrency = Annotated[
+    int, typer.Option("--concurrency", help="Rollouts at once. Above 8 per CPU this machine is the limit.")
+]
+Agent = Annotated[str | None, typer.Option("--agent", "-a", help="Send every row to this agent.")]
+Temperature = Annotated[float | None, typer.Option(help="Overrides the rows' own.")]
+TopP = Annotated[float | None, typer.Option("--top-p", help="Overrides the rows' own.")]
+MaxOutputTokens = Annotated[int | None, typer.Option(help="Overrides the rows' own.")]
+TaskTimeout = Annotated[
+    str | None, typer.Option(metavar="SECONDS", help="Limit for one rollout. Default: none.")
+]
+MinCoverage = Annotated[
+    float, typer.Option(help="Share of rollouts that must have a score; below it: a range and exit code 6.")
+]
+NoServe = Annotated[bool, typer.Option("--no-serve", help="Use a running project; start and stop nothing.")]
+KeepUp = Annotated[bool, typer.Option("--keep-up", help="Leave the servers running afterwards.")]
+Runtime = Annotated[str, typer.Option(help="auto, compose (containers) or process (no isolation).")]
+Json = Annotated[bool, typer.Option("--json", help="The result as one JSON object on stdout.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only the result, warnings and errors.")]
+
+
+def command(
+    tokens: flags.Tokens = None,
+    config: flags.ConfigFiles = None,
+    benchmark: flags.Benchmarks = None,
+    environment: flags.Environments = None,
+    resources_server: flags.ResourcesServers = None,
+    model_type: flags.ModelType = None,
+    agent_type: flags.AgentType = None,
+    search_dir: flags.SearchDirs = None,
+    model: flags.Model = None,
+    model_url: flags.ModelUrl = None,
+    model_api_key: flags.ModelApiKey = None,
+    project: flags.Project = None,
+    output: Output = None,
+    input: Input = None,
+    limit: Limit = None,
+    repeats: Repeats = 1,
+    concurrency: Concurrency = DEFAULT_CONCURRENCY,
+    agent: Agent = None,
+    temperature: Temperature = None,
+    top_p: TopP = None,
+    max_output_tokens: MaxOutputTokens = None,
+    task_timeout: TaskTimeout = None,
+    min_coverage: MinCoverage = 0.95,
+    no_serve: NoServe = False,
+    keep_up: KeepUp = False,
+    runtime: Runtime = "auto",
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run a benchmark: start its servers, make the rollouts, print the score with everything it lacks.
+
+    Ctrl+C once: no new rollouts, the running ones are waited for. Twice: stop now. Both keep what is done.
+    """
+    params = {"temperature": temperature, "top_p": top_p, "max_output_tokens": max_output_tokens}
+    _check(limit, repeats, concurrency, min_coverage, runtime)
+    from gymctl.cli import interrupts
+    from gymctl.cli.evaluation import EvalFlags, Evaluation
+
+    console = Console(is_quiet=quiet)
+    asked = EvalFlags(
+        selection=flags.selection(
+            tokens,
+            config=config,
+            benchmark=benchmark,
+            environment=environment,
+            resources_server=resources_server,
+            search_dir=search_dir,
+            model_type=model_type,
+            agent_type=agent_type,
+            model=model,
+            model_url=model_url,
+            model_api_key=model_api_key,
+            project=project,
+        ),
+        output=output,
+        input=input,
+        limit=limit,
+        repeats=repeats,
+        concurrency=concurrency,
+        agent=agent,
+        params={key: value for key, value in params.items() if value is not None},
+        task_timeout=seconds(task_timeout, "--task-timeout"),
+        min_coverage=min_coverage,
+        is_serving=not no_serve,
+        is_kept_up=keep_up,
+        runtime=runtime,
+        is_json=json,
+    )
+    _warn(asked, console)
+    interrupts.run(Evaluation(asked, console).run, console.insist)
+
+
+def seconds(text: str | None, flag: str) -> float | None:
+    """A time limit: a number above 0; nothing, `none` or `inf` is no limit."""
+    if text is None or text.strip().lower() in ("", "none", "null", "inf", ".inf"):
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if not value > 0:
+        raise UsageError(
+            f"`{flag}` must be a number of seconds above 0, got `{text}`", hint="none is no limit"
+        )
+    return None if value == float("inf") else value
+
+
+def _check(limit: int | None, repeats: int, concurrency: int, min_coverage: float, runtime: str) -> None:
+    if limit is not None and limit < 0:
+        raise UsageError(f"`--limit` must be 0 or more, got {limit}", hint="leave it out to run all rows")
+    if repeats < 1:
+        raise UsageError(f"`--repeats` must be at least 1, got {repeats}")
+    if concurrency < 1:
+        raise UsageError(f"`--concurrency` must be at least 1, got {concurrency}")
+    if not 0 <= min_coverage <= 1:
+        raise UsageError(f"`--min-coverage` must be between 0 and 1, got {min_coverage}")
+    if runtime not in ("auto", "compose", "process"):
+        raise UsageError(f"`--runtime` must be auto, compose or process, got `{runtime}`")
+
+
+def _warn(asked: EvalFlags, console: Console) -> None:
+    import os
+
+    cpus = os.cpu_count() or 1
+    limit = PER_CPU * cpus
+    if asked.concurrency > limit:
+        console.say(
+            f"warning: {cpus} CPUs: --concurrency above {limit} will measure this machine, not the model"
+        )

@@ -1,0 +1,281 @@
+"""The steps of `gymctl eval`, in the order in which they happen: check, start, collect, take down, show."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from gymctl.cli.eval_input import default_output, sources, title
+from gymctl.cli.interrupts import Interrupts
+from gymctl.cli.output import Console, reporter
+from gymctl.cli.progress import following
+from gymctl.cli.table import RunFacts, file_lines, result_json, result_lines
+from gymctl.config.load import Selection, load
+from gymctl.config.masking import redact
+from gymctl.config.model import Config
+from gymctl.contract.part import Pool
+from gymctl.contract.servers import HEAD_PORT, ServerTable
+from gymctl.errors import GymctlError, Interrupted, RunError, ServerError
+from gymctl.rollouts.collect import CollectOptions
+from gymctl.rollouts.head import server_table
+from gymctl.rollouts.run import Run, RunRequest
+from gymctl.runtime import attach
+from gymctl.runtime.stack import RuntimeChoice, Stack
+from gymctl.transport import Transport
+
+SCRIPTED = "scripted_model"
+_SPARE_DESCRIPTORS = 256
+_SHOWN_REASONS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class EvalFlags:
+    """The command line, parsed."""
+
+    selection: Selection
+    output: Path | None
+    input: Path | None
+    limit: int | None
+    repeats: int
+    concurrency: int
+    agent: str | None
+    params: Mapping[str, Any]
+    task_timeout: float | None
+    min_coverage: float
+    is_serving: bool
+    is_kept_up: bool
+    runtime: str
+    is_json: bool
+
+    @property
+    def names_a_config(self) -> bool:
+        chosen = self.selection
+        return bool(
+            chosen.config
+            or chosen.benchmark
+            or chosen.environment
+            or chosen.resources_server
+            or chosen.overrides
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """The servers of a run. `stack` is None when only a head is known."""
+
+    table: ServerTable
+    stack: Stack | None
+
+
+class Evaluation:
+    """One `gymctl eval`."""
+
+    def __init__(self, asked: EvalFlags, console: Console) -> None:
+        self._asked = asked
+        self._console = console
+        self._config: Config | None = None
+        self._title = ""
+        self._is_scripted = False
+        self._stopped: str | None = None
+        """Why rollouts were not run, for the table."""
+
+    async def run(self, interrupts: Interrupts) -> None:
+        """Everything. Raises the error that the exit code stands for, after the result was shown."""
+        pool = Pool(limit=0, limit_per_host=0)
+        async with Transport(pool) as transport:
+            if self._asked.is_serving or self._asked.names_a_config:
+                self._config = load(self._asked.selection)
+                for warning in self._config.warnings:
+                    self._console.insist(f"warning: {warning}")
+            found = None if self._asked.is_serving else await self._running(transport)
+            run = self._prepare(self._planned_table() if found is None else found.table)
+            try:
+                problem = await self._serve_and_collect(run, transport, found, interrupts)
+            finally:
+                run.close()
+                if run.has_begun:
+                    self._show(run)
+        self._end(run, problem, interrupts)
+
+    def _facts(self, run: Run) -> RunFacts:
+        model = self._config.document.get("policy_model_name") if self._config is not None else None
+        return RunFacts(
+            title=self._title,
+            model=str(model) if model else None,
+            seconds=run.seconds,
+            min_coverage=self._asked.min_coverage,
+            why_not_run=self._stopped,
+            is_scripted=self._is_scripted,
+        )
+
+    def _show(self, run: Run) -> None:
+        """The result on stdout; where the files are and what to do next on stderr."""
+        console, facts, paths = self._console, self._facts(run), run.paths
+        files = {
+            "rollouts": paths.rollouts,
+            "failures": paths.failures,
+            "inputs": paths.inputs,
+            "metrics": paths.aggregate,
+        }
+        existing = {name: str(path) for name, path in files.items() if path.exists()}
+        if self._asked.is_json:
+            console.json({**result_json(run.tally, facts), "files": existing})
+        else:
+            console.say()
+            console.data("\n".join(result_lines(run.tally, facts)))
+        console.say()
+        for text in file_lines(list(existing.items())):
+            console.say(text)
+        for reason, count in run.tally.reasons.most_common(_SHOWN_REASONS):
+            console.say(f" {'failed':<11} {count:,} × {reason}")
+        if run.replaced:
+            console.say(" note        replaced the results of an earlier run at the same place")
+        console.say()
+        console.say(_next(run, self._asked))
+
+    def _end(self, run: Run, problem: GymctlError | None, interrupts: Interrupts) -> None:
+        """The exit code, by raising."""
+        if interrupts.received is not None:
+            raise Interrupted(
+                "interrupted: some rollouts were not made" if run.tally.not_run else "interrupted",
+                signal_number=interrupts.received,
+                hint=f"finished rollouts are in {run.paths.rollouts}; the same command starts over",
+            )
+        if run.lost:
+            secrets = self._config.secrets if self._config is not None else frozenset[str]()
+            first = run.lost[0]
+            raise ServerError(
+                f"the run ended early: {'; '.join(str(lost) for lost in run.lost)}",
+                details=[redact(text, secrets) for text in first.last_lines],
+                hint=f"finished rollouts are in {run.paths.rollouts}; gymctl logs {first.server} says more",
+            )
+        if problem is not None:
+            raise problem
+        coverage = run.tally.headline().coverage
+        if coverage < self._asked.min_coverage:
+            raise RunError(
+                f"coverage {coverage:.1%} is under the floor of {self._asked.min_coverage:.0%}",
+                where=str(run.paths.failures),
+                hint="--min-coverage lowers the floor",
+            )
+
+    def _prepare(self, table: ServerTable) -> Run:
+        """Rows, routes and output, all before the first side effect."""
+        asked = self._asked
+        rows = sources(self._config, table, asked.input)
+        self._title = title(self._config, asked.selection.benchmark, asked.input)
+        output = asked.output or default_output(self._title)
+        request = RunRequest(rows, output, asked.limit, asked.repeats, asked.agent, asked.params)
+        run = Run.prepare(request, table)
+        if run.summary.rerouted:
+            self._console.insist(
+                f"warning: {run.summary.rerouted} rows name another agent; they go to `{asked.agent}`"
+            )
+        return run
+
+    async def _serve_and_collect(
+        self, run: Run, transport: Transport, found: Served | None, interrupts: Interrupts
+    ) -> GymctlError | None:
+        """Returns what went wrong after the rollouts were made: they are still worth showing."""
+        async with self._served(found, interrupts) as served:
+            if not self._asked.is_json and self._asked.output is None:
+                self._console.say(f"  output         {run.paths.rollouts}")
+            self._is_scripted = _is_scripted(run, served.table)
+            await self._collect(run, transport, served, interrupts)
+            if run.lost:
+                return None
+            try:
+                await run.aggregate(transport, served.table)
+            except ServerError as error:
+                return error
+        return None
+
+    async def _collect(self, run: Run, transport: Transport, served: Served, interrupts: Interrupts) -> None:
+        asked = self._asked
+        _allow_descriptors(asked.concurrency)
+        options = CollectOptions(asked.concurrency, asked.task_timeout)
+        deaths = served.stack.deaths() if served.stack is not None else None
+        self._stopped = "stopped"
+        try:
+            with interrupts.draining() as drain:
+                async with following(run.tally, self._console):
+                    await run.collect(transport, served.table, options, drain, deaths)
+        finally:
+            if interrupts.received is not None:
+                self._stopped = "interrupted"
+            elif run.lost:
+                self._stopped = f"{run.lost[0].server} was lost"
+
+    @asynccontextmanager
+    async def _served(self, found: Served | None, interrupts: Interrupts) -> AsyncIterator[Served]:
+        """The servers: those that run already, or started here and taken down at the end."""
+        if found is not None:
+            yield found
+            return
+        assert self._config is not None
+        running = attach.running(self._config.project)
+        if running is not None:
+            self._console.say(f"  servers        project {running.project} is up and stays up")
+            yield Served(running.table, running)
+            return
+        from gymctl.runtime.up import bring_up
+
+        choice = cast(RuntimeChoice, self._asked.runtime)
+        stack = await bring_up(self._config, choice=choice, reporter=reporter(self._console))
+        try:
+            yield Served(stack.table, stack)
+        finally:
+            if self._asked.is_kept_up:
+                await interrupts.shielded(stack.release())
+                self._console.say(f"the servers of {stack.project} stay up; stop them: gymctl down")
+            else:
+                await interrupts.shielded(stack.down())
+
+    async def _running(self, transport: Transport) -> Served:
+        """The project that --no-serve means: the selected one, the only one of this folder, or port 11000."""
+        config = self._config
+        if config is not None:
+            stack = attach.running(config.project)
+            if stack is not None:
+                return Served(stack.table, stack)
+            head = f"http://{config.head_host}:{config.head_port}"
+        else:
+            names = [project.project for project in attach.projects()]
+            stack = attach.running(names[0]) if len(names) == 1 else None
+            if stack is not None:
+                return Served(stack.table, stack)
+            head = f"http://127.0.0.1:{HEAD_PORT}"
+        return Served(await server_table(transport, head), None)
+
+    def _planned_table(self) -> ServerTable:
+        assert self._config is not None
+        return ServerTable.from_document(self._config.document)
+
+
+def _is_scripted(run: Run, table: ServerTable) -> bool:
+    """Whether any model of this run plays a script."""
+    return any(table[name].address.implementation == SCRIPTED for name in run.servers_needed(table))
+
+
+def _next(run: Run, asked: EvalFlags) -> str:
+    """One thing worth doing now."""
+    if run.tally.failed:
+        return f"next: read why rollouts failed: {run.paths.failures}"
+    if asked.limit is not None:
+        return "next: leave out --limit to run all rows"
+    if asked.repeats == 1:
+        return "next: add -k 4 for pass@4 and a narrower interval"
+    return f"next: read the rollouts: {run.paths.rollouts}"
+
+
+def _allow_descriptors(concurrency: int) -> None:
+    """Each rollout in flight holds a socket."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = concurrency + _SPARE_DESCRIPTORS
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        ceiling = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (ceiling, hard))
