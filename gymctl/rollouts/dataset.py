@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import islice
 from pathlib import Path
 
 from gymctl.contract.episodes import ROLLOUT_ID as ROLLOUT_ID_PATTERN
@@ -59,19 +60,16 @@ def read(sources: Sequence[Source], limit: int | None = None) -> Iterator[Source
     the newline, blank lines and a missing last newline are accepted. Raises ConfigError with file:line for a
     line that is no row, and when there is no row at all.
     """
-    check_limit(limit)
-    left = limit
+    yield from islice(_all(sources), check_limit(limit))
+
+
+def _all(sources: Sequence[Source]) -> Iterator[SourceRow]:
     for source in sources:
-        if left == 0:
-            return
-        found = 0
+        is_empty = True
         for row in _read_file(source):
-            if left == 0:
-                return
+            is_empty = False
             yield row
-            found += 1
-            left = None if left is None else left - 1
-        if not found:
+        if is_empty:
             raise ConfigError(
                 "the input file has no rows", where=str(source.path), hint="it needs one JSON object per line"
             )
