@@ -9,8 +9,8 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-import click
 import typer
+import typer.exceptions
 
 from gymctl import __version__
 from gymctl.cli.output import Console
@@ -74,18 +74,21 @@ def main(argv: Sequence[str] | None = None) -> None:
 def _run(arguments: list[str], *, is_debug: bool) -> int:
     console = Console()
     try:
-        typer.main.get_command(application()).main(args=arguments, prog_name="gymctl", standalone_mode=False)
+        # Outside of standalone mode Typer returns the code of an Exit; a command's own result is None.
+        code = typer.main.get_command(application()).main(
+            args=arguments, prog_name="gymctl", standalone_mode=False
+        )
     except GymctlError as error:
         if is_debug:
             traceback.print_exc()
         console.error(error)
         return error.exit_code
-    except click.exceptions.Exit as stop:
-        return stop.exit_code
-    except click.ClickException as error:
-        error.show()
+    except typer.exceptions.TyperException as error:
+        # Typer brings a Click of its own; this is the one public base of its usage errors.
+        text = error.format_message()
+        console.insist(text if text.startswith("Usage:") else f"error: {text}")
         return error.exit_code
-    except (KeyboardInterrupt, click.exceptions.Abort):
+    except (KeyboardInterrupt, typer.Abort):
         console.insist("error: interrupted")
         return 130
     except BrokenPipeError:
@@ -96,7 +99,7 @@ def _run(arguments: list[str], *, is_debug: bool) -> int:
             traceback.print_exc()
         console.insist(_bug_report(error))
         return EXIT_BUG
-    return 0
+    return code if isinstance(code, int) else 0
 
 
 def _bug_report(error: Exception) -> str:
