@@ -23,7 +23,7 @@ from gymctl.compose.names import HEAD, service_names
 from gymctl.config.masking import mask
 from gymctl.config.model import Config, ServerBlock
 from gymctl.contract.part import SERVER_PORT, HeadPart, HeadTarget, ServerPart
-from gymctl.contract.servers import HEAD_PORT, Address
+from gymctl.contract.servers import HEAD_PORT, Address, ServerTable
 
 Parts = Mapping[str, ServerPart | HeadPart]
 
@@ -138,17 +138,20 @@ def _head(config: Config, wiring: Wiring, view: View) -> HeadPart:
 def _yaml(config: Config, view: View) -> str:
     """A view as text: masked by key name and by value, so that a key pasted elsewhere stays hidden too."""
     document = mask(document_for(config, view), config.secrets)
+    for surplus in _surplus_environment_servers(config):
+        del document[surplus]
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=1000)
 
 
+def table(config: Config) -> ServerTable:
+    """All servers as the host dials them."""
+    return ServerTable.from_document(document_for(config, host_view(config)))
+
+
 def document_for(config: Config, view: View) -> dict[str, Any]:
-    """The whole config as one kind of client must see it: addresses that it can dial, one environment server
-    per agent (clients refuse an agent that several front), the head's address filled in."""
-    hidden = _surplus_environment_servers(config)
+    """The whole config as one kind of client must see it: with addresses that it can dial."""
     document: dict[str, Any] = {}
     for key, value in config.document.items():
-        if key in hidden:
-            continue
         block = config.servers.get(key)
         document[key] = value if block is None else _addressed(value, block, view)
     head = document.get("head_server")
@@ -165,7 +168,8 @@ def _addressed(value: Mapping[str, Any], block: ServerBlock, view: View) -> dict
 
 
 def _surplus_environment_servers(config: Config) -> set[str]:
-    """All but one environment server of each agent; the one named by `environment_server_name` stays."""
+    """All but one environment server of each agent: clients refuse an agent that several front. The one named
+    by `environment_server_name` stays."""
     chosen = config.document.get("environment_server_name")
     by_agent: dict[str, list[str]] = {}
     for name, block in config.servers.items():

@@ -75,7 +75,7 @@ class Stack(Protocol):
     async def status(self) -> Sequence[ServerStatus]: ...
 
     async def release(self) -> None:
-        """Let the project live on after this process; without it an attached project ends with its starter."""
+        """Let the project live on after this process; an attached one ends with its starter."""
         ...
 
     async def down(self) -> None:

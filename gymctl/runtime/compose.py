@@ -1,0 +1,74 @@
+"""How a project of containers is started: images, compose file, `docker compose up -d`."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+from pathlib import Path
+
+from gymctl.compose import render, yaml
+from gymctl.compose.addresses import ViewName
+from gymctl.config.model import Config
+from gymctl.contract.servers import HEAD_PORT
+from gymctl.engine import Engine
+from gymctl.images import build
+from gymctl.images.build import Images
+from gymctl.paths import ProjectPaths
+from gymctl.runtime import parts, preflight, private
+from gymctl.runtime.containers import ComposeStack
+from gymctl.runtime.stack import Reporter, RuntimeName
+from gymctl.runtime.state import ProjectState
+
+
+class ComposeLauncher:
+    """`runtime.up.Launcher` on a Docker engine."""
+
+    name: RuntimeName = "compose"
+    view: ViewName = "network"
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._images: Images | None = None
+
+    async def preflight(self, config: Config, reporter: Reporter) -> None:
+        await asyncio.to_thread(preflight.engine, config, self._engine)
+
+    async def prepare(self, config: Config, reporter: Reporter) -> None:
+        self._images = await build.ensure(config, self._engine, reporter)
+
+    def head_network_port(self, previous: ProjectState | None) -> int:
+        return HEAD_PORT
+
+    def owner(self) -> tuple[int, int] | None:
+        """Containers of root's projects run as 999, who must be able to read the part files."""
+        user = render.user(os.getuid(), os.getgid())
+        return (999, 999) if user == render.CONTAINER_USER else None
+
+    def write(self, config: Config, paths: ProjectPaths, told: parts.Parts) -> str:
+        """Write the compose file; returns its digest."""
+        assert self._images is not None, "prepare comes first"
+        rendering = render.Rendering(
+            images=self._images.by_server,
+            head_image=self._images.base,
+            part_digests={service: parts.digest(part) for service, part in told.items()},
+            folder=str(paths.folder.parent.parent.resolve()),
+            user=render.user(os.getuid(), os.getgid()),
+            engine=render.EngineFacts(api_version=self._engine.facts.api, cpus=os.cpu_count() or 1),
+        )
+        text = yaml.dump(render.render(config, rendering), path=_shown(paths.compose))
+        private.write(paths.compose, text)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def stack(self, paths: ProjectPaths, state: ProjectState) -> ComposeStack:
+        return ComposeStack(paths, state, self._engine)
+
+    async def start(self, stack: ComposeStack, config: Config, reporter: Reporter) -> None:
+        await stack.start(reporter, config.secrets)
+
+
+def _shown(path: Path) -> str:
+    try:
+        return str(path.resolve().relative_to(Path.cwd()))
+    except ValueError:
+        return str(path.resolve())

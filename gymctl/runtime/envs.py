@@ -1,0 +1,236 @@
+"""Where local processes get their packages: one cached uv environment for each set of requirements.
+
+    <cache>/envs/<key>/           key = Python, base.lock, requirements.txt, requirements-nodeps.txt
+    <cache>/sdk/<digest>/gymctl   the container half of gymctl, on PYTHONPATH of every server
+
+Both are made beside their place and renamed into it, under a lock: what exists is complete.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import hashlib
+import os
+import platform
+import secrets
+import shutil
+import sys
+from collections.abc import AsyncIterator, Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from gymctl.config.model import Config
+from gymctl.engine import Finished, run_command
+from gymctl.errors import EngineError
+from gymctl.images.context import sdk_context
+from gymctl.paths import bundled, cache_dir
+from gymctl.runtime import tasks
+from gymctl.runtime.stack import Reporter
+
+REQUIREMENTS = "requirements.txt"
+NO_DEPENDENCIES = "requirements-nodeps.txt"
+SCHEME = "1"
+"""Part of every key; another number when environments are built in another way."""
+AT_ONCE = 2
+SHOWN_LINES = 15
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What one environment is made from."""
+
+    servers: tuple[str, ...]
+    lock: Path
+    requirements: Path | None = None
+    no_dependencies: Path | None = None
+
+    @property
+    def key(self) -> str:
+        total = hashlib.sha256()
+        python = (SCHEME, platform.python_version(), platform.machine(), sys.base_prefix)
+        total.update("\0".join(python).encode())
+        for file in (self.lock, self.requirements, self.no_dependencies):
+            total.update(b"\0" + (b"" if file is None else file.read_bytes()))
+        return total.hexdigest()[:20]
+
+
+@dataclass(frozen=True, slots=True)
+class Environments:
+    """Ready to run: an interpreter for each server and for the head, and the folder for PYTHONPATH."""
+
+    pythons: Mapping[str, Path]
+    head: Path
+    sdk: Path
+
+
+def recipes(config: Config) -> list[Recipe]:
+    """One for the head, and one for each server; equal ones have equal keys."""
+    lock = bundled() / "server_images" / "base.lock"
+    found = [Recipe(servers=(), lock=lock)]
+    for name, block in config.servers.items():
+        requirements, no_dependencies = block.folder / REQUIREMENTS, block.folder / NO_DEPENDENCIES
+        if not requirements.is_file():
+            requirements = block.folder / "pyproject.toml"
+        found.append(
+            Recipe(
+                servers=(name,),
+                lock=lock,
+                requirements=requirements if _says_something(requirements) else None,
+                no_dependencies=no_dependencies if _says_something(no_dependencies) else None,
+            )
+        )
+    return found
+
+
+async def ensure(config: Config, reporter: Reporter) -> Environments:
+    """Build what is missing. Raises EngineError with the server and the lines that tell what failed."""
+    sdk = await asyncio.to_thread(staged_sdk)
+    by_key: dict[str, Recipe] = {}
+    keys: dict[str, str] = {}
+    for recipe in recipes(config):
+        known = by_key.get(recipe.key)
+        by_key[recipe.key] = recipe if known is None else _merged(known, recipe)
+        keys.update(dict.fromkeys(recipe.servers or ("",), recipe.key))
+    missing = {key: recipe for key, recipe in by_key.items() if not _folder(key).is_dir()}
+    await _build_all(missing, config.secrets, reporter)
+    built = f", {len(missing)} built" if missing else ""
+    reporter.step("environments", f"{len(by_key)} in use{built}")
+    return Environments(
+        pythons={name: _python(_folder(keys[name])) for name in config.servers},
+        head=_python(_folder(keys[""])),
+        sdk=sdk,
+    )
+
+
+def staged_sdk() -> Path:
+    """The container half of gymctl, copied once for each content; Python keeps its bytecode beside it."""
+    context = sdk_context()
+    target = cache_dir() / "sdk" / context.digest()[:20]
+    if not target.is_dir():
+        temporary = _beside(target)
+        context.copy_to(temporary)
+        _rename(temporary, target)
+    return target
+
+
+def _says_something(file: Path) -> bool:
+    """Whether a requirements file asks for anything: an empty one shares the base environment."""
+    if not file.is_file():
+        return False
+    lines = file.read_text("utf-8").splitlines()
+    return any(line.strip() and not line.strip().startswith("#") for line in lines)
+
+
+def _merged(known: Recipe, other: Recipe) -> Recipe:
+    return Recipe((*known.servers, *other.servers), known.lock, known.requirements, known.no_dependencies)
+
+
+def _folder(key: str) -> Path:
+    return cache_dir() / "envs" / key
+
+
+def _python(folder: Path) -> Path:
+    return folder / "bin" / "python"
+
+
+async def _build_all(missing: Mapping[str, Recipe], redacted: Collection[str], reporter: Reporter) -> None:
+    slots = asyncio.Semaphore(AT_ONCE)
+
+    async def one(key: str, recipe: Recipe) -> None:
+        async with slots, _locked(key, reporter):
+            if not _folder(key).is_dir():
+                reporter.progress(f"environments: installing packages for {_whose(recipe)}")
+                await _build(_folder(key), recipe, redacted)
+
+    async with tasks.group() as group:
+        for key, recipe in missing.items():
+            group.create_task(one(key, recipe))
+
+
+async def _build(target: Path, recipe: Recipe, redacted: Collection[str]) -> None:
+    for stale in target.parent.glob(f".{target.name}.*"):
+        await asyncio.to_thread(shutil.rmtree, stale, ignore_errors=True)
+    temporary = _beside(target)
+    python = str(_python(temporary))
+    install = ("pip", "install", "--compile-bytecode", "--python", python)
+    steps = [
+        ("venv", "--relocatable", "--no-python-downloads", "--python", sys.executable, str(temporary)),
+        (*install, "--require-hashes", "-r", str(recipe.lock)),
+    ]
+    if recipe.requirements is not None:
+        steps.append((*install, "-r", str(recipe.requirements)))
+    if recipe.no_dependencies is not None:
+        steps.append((*install, "--no-deps", "-r", str(recipe.no_dependencies)))
+    try:
+        for step in steps:
+            # In the cache's folder: a uv.toml or pyproject.toml of the user's folder must not decide this.
+            done = await run_command(
+                (_uv(), "--no-progress", *step),
+                environ={"VIRTUAL_ENV": "", "NO_COLOR": "1"},
+                cwd=target.parent,
+                secrets=redacted,
+            )
+            if done.exit_code != 0:
+                raise _failed(recipe, done)
+        _rename(temporary, target)
+    finally:
+        if temporary.exists():
+            await asyncio.shield(asyncio.to_thread(shutil.rmtree, temporary, ignore_errors=True))
+
+
+def _failed(recipe: Recipe, done: Finished) -> EngineError:
+    noise = ("Using CPython", "Creating virtual", "Activate with", "Resolved ", "Prepared ", "Downloading ")
+    lines = [line for line in done.last_lines if line.strip() and not line.strip().startswith(noise)]
+    file = recipe.no_dependencies if "--no-deps" in done.command else recipe.requirements
+    return EngineError(
+        f"the packages of {_whose(recipe)} cannot be installed (uv ended with {done.exit_code})",
+        where=str(file or recipe.lock),
+        details=lines[-SHOWN_LINES:],
+        hint="correct that file; nothing half installed is kept",
+    )
+
+
+def _whose(recipe: Recipe) -> str:
+    return ", ".join(f"`{name}`" for name in recipe.servers) or "the head"
+
+
+def _uv() -> str:
+    import uv
+
+    return uv.find_uv_bin()
+
+
+@contextlib.asynccontextmanager
+async def _locked(key: str, reporter: Reporter) -> AsyncIterator[None]:
+    """Two projects that need one environment build it once."""
+    path = _folder(f".{key}-lock")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                reporter.progress("environments: another gymctl builds the same one")
+                await asyncio.sleep(0.1)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _beside(target: Path) -> Path:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    return target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+
+
+def _rename(temporary: Path, target: Path) -> None:
+    """Into place; another process may have been faster with the same content."""
+    try:
+        temporary.rename(target)
+    except OSError:
+        if not target.is_dir():
+            raise
+        shutil.rmtree(temporary, ignore_errors=True)

@@ -1,0 +1,125 @@
+"""Which local processes belong to a project, and how they are ended. Also a program of its own: the keeper.
+
+Every process of a project carries `GYMCTL_PART=<project folder>/parts/…` in its environment, and what it
+starts inherits that. So a process is recognised by what it is, never by a number that may have been given to
+another.
+
+The keeper waits at the other end of a pipe. When gymctl goes away without a word (`kill -9`), the pipe closes
+and the keeper ends the project; one byte beforehand (`--detach`) sends it home. It imports nothing but the
+standard library: it is started with `python -I -S`, by path, before anything else.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+VARIABLE = "GYMCTL_PART"
+"""contract.part.PART_VARIABLE; written out because this file imports nothing of ours."""
+GRACE_SECONDS = 2.0
+KILL_SECONDS = 2.0
+PAUSE = 0.02
+PROC = Path("/proc")
+
+
+class Found(NamedTuple):
+    pid: int
+    group: int
+    service: str
+
+
+def find(parts: Path) -> list[Found]:
+    """The live processes of the project whose part files lie in `parts` (an absolute path)."""
+    marker = f"{VARIABLE}={parts}/"
+    rows = _from_proc(marker) if PROC.joinpath("self", "environ").exists() else _from_ps(marker)
+    return [Found(pid, group, path.removesuffix(".json")) for pid, group, path in rows]
+
+
+def stop(parts: Path, *, reap: Callable[[], None] = lambda: None, grace: float = GRACE_SECONDS) -> list[str]:
+    """SIGTERM to every group of the project, SIGKILL to what is left after `grace` seconds.
+
+    reap: called between looks, so that a parent can collect its children. Returns the services that had to be
+    killed. Blocking, bounded by about 4 s.
+    """
+    found = find(parts)
+    groups = {row.group for row in found}
+    _signal(groups, signal.SIGTERM)
+    remaining = _wait(parts, reap, grace)
+    if remaining:
+        groups |= {row.group for row in remaining}
+    _signal(groups, signal.SIGKILL)  # also those in a group that threw the variable away
+    left = _wait(parts, reap, KILL_SECONDS if remaining else 0.0)
+    _signal({row.group for row in left}, signal.SIGKILL)
+    return sorted({row.service for row in remaining})
+
+
+def _wait(parts: Path, reap: Callable[[], None], seconds: float) -> list[Found]:
+    end = time.monotonic() + seconds
+    while True:
+        reap()
+        found = find(parts)
+        if not found or time.monotonic() >= end:
+            return found
+        time.sleep(PAUSE)
+
+
+def _signal(groups: Iterable[int], number: int) -> None:
+    own = os.getpgid(0)
+    for group in groups:
+        if group in (0, 1, own):
+            continue
+        try:
+            os.killpg(group, number)
+        except (ProcessLookupError, PermissionError):
+            continue
+
+
+def _from_proc(marker: str) -> Iterable[tuple[int, int, str]]:
+    wanted = os.fsencode(marker)
+    for entry in PROC.iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            # A zombie's environment is empty: what is dead is not found.
+            content = (entry / "environ").read_bytes()
+            if wanted not in content:
+                continue
+            paths = [item for item in content.split(b"\0") if item.startswith(wanted)]
+            if paths:
+                pid = int(entry.name)
+                yield pid, os.getpgid(pid), os.fsdecode(paths[0].removeprefix(wanted))
+        except OSError:
+            continue
+
+
+def _from_ps(marker: str) -> Iterable[tuple[int, int, str]]:
+    """Without /proc (macOS): `ps` prints the environment of the user's own processes behind the command."""
+    command = ["ps", "axeww", "-o", "pid=,pgid=,command="]
+    listed = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    for line in listed.stdout.splitlines():
+        if marker in line:
+            pid, group, rest = line.split(None, 2)
+            yield int(pid), int(group), rest.split(marker, 1)[1].split(" ", 1)[0]
+
+
+def main(parts: Path) -> int:
+    """Wait for the end of stdin; end the project unless a byte came first."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if os.read(0, 1):
+        return 0
+    stop(parts)
+    # Once more: a server may have been on its way when its starter was killed.
+    time.sleep(0.2)
+    stop(parts, grace=0.0)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

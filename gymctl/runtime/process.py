@@ -1,0 +1,72 @@
+"""How a project of local processes is started: environments, parts, processes."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import random
+from pathlib import Path
+
+from gymctl.compose.addresses import LOOPBACK, ViewName
+from gymctl.compose.names import HEAD, service_names
+from gymctl.config.model import Config
+from gymctl.config.ports import is_free
+from gymctl.images.context import server_context
+from gymctl.paths import ProjectPaths
+from gymctl.runtime import envs, parts
+from gymctl.runtime.envs import Environments
+from gymctl.runtime.processes import Command, ProcessStack
+from gymctl.runtime.stack import Reporter, RuntimeName
+from gymctl.runtime.state import ProjectState
+
+
+class ProcessLauncher:
+    """`runtime.up.Launcher` without an engine."""
+
+    name: RuntimeName = "process"
+    view: ViewName = "host"
+
+    def __init__(self) -> None:
+        self._environments: Environments | None = None
+
+    async def preflight(self, config: Config, reporter: Reporter) -> None:
+        """Nothing beyond ports: uv says by itself what it lacks."""
+
+    async def prepare(self, config: Config, reporter: Reporter) -> None:
+        self._environments = await envs.ensure(config, reporter)
+
+    def head_network_port(self, previous: ProjectState | None) -> int:
+        if previous is not None and previous.head_network_port:
+            return previous.head_network_port
+        candidates = random.sample(range(20001, 30000), 50)
+        return next(port for port in candidates if is_free(LOOPBACK, port))
+
+    def write(self, config: Config, paths: ProjectPaths, told: parts.Parts) -> str:
+        """The digest of what would run: parts, packages and the server folders themselves."""
+        environments = self._ready()
+        total = hashlib.sha256(str(environments.sdk).encode())
+        for service, part in told.items():
+            total.update(f"\0{service}\0{parts.digest(part)}".encode())
+        for name, block in config.servers.items():
+            folder = server_context(block.folder).digest()
+            total.update(f"\0{name}\0{environments.pythons[name]}\0{folder}".encode())
+        return total.hexdigest()
+
+    def owner(self) -> tuple[int, int] | None:
+        return None
+
+    def stack(self, paths: ProjectPaths, state: ProjectState) -> ProcessStack:
+        return ProcessStack(paths, state)
+
+    async def start(self, stack: ProcessStack, config: Config, reporter: Reporter) -> None:
+        environments = self._ready()
+        commands = [Command(HEAD, environments.head, stack.paths.folder)]
+        for name, service in service_names(config.servers).items():
+            folder: Path = config.servers[name].folder
+            commands.append(Command(service, environments.pythons[name], folder))
+        reporter.progress(f"starting {len(commands)} processes")
+        await asyncio.to_thread(stack.start, commands, environments, config.secrets)
+
+    def _ready(self) -> Environments:
+        assert self._environments is not None, "prepare comes first"
+        return self._environments

@@ -1,0 +1,66 @@
+"""What a running project leaves written down: `.gymctl/<project>/project.json`, for ps, logs and down."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from gymctl.contract.servers import ServerTable
+from gymctl.paths import ProjectPaths
+from gymctl.runtime import private
+from gymctl.runtime.stack import RuntimeName
+
+
+class ProjectState(BaseModel):
+    """Written before the first server is started, so that `down` also ends a start that was killed."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    project: str
+    runtime: RuntimeName
+    phase: Literal["starting", "ready"] = "starting"
+    head_url: str
+    table: ServerTable
+    services: dict[str, str]
+    """Instance id -> service name; the head is not among them."""
+    inputs: str
+    """Digest of everything that was rendered: an `up` with the same one has nothing to do."""
+    started: float = Field(default_factory=time.time)
+    pids: dict[str, int] = {}
+    """Process runtime: service -> pid of its first process, which leads its group."""
+    head_network_port: int = 0
+    """Process runtime: the head's second listener."""
+    endpoint: str = ""
+    """Compose runtime: the engine's address, so that a later command can say that it changed."""
+
+
+def save(paths: ProjectPaths, state: ProjectState) -> None:
+    private.make_folder(paths.folder)
+    private.write(paths.state, state.model_dump_json(indent=1))
+
+
+def load(paths: ProjectPaths) -> ProjectState | None:
+    """None when the project is not up, or its file is not one of ours."""
+    try:
+        return ProjectState.model_validate_json(paths.state.read_bytes())
+    except (OSError, ValidationError):
+        return None
+
+
+def all_in(base: Path | None = None) -> Iterator[tuple[ProjectPaths, ProjectState]]:
+    """Every project of a folder that has a state, in order of name."""
+    folder = (base or Path.cwd()) / ".gymctl"
+    for path in sorted(folder.glob("*/project.json")):
+        paths = ProjectPaths(path.parent)
+        state = load(paths)
+        if state is not None:
+            yield paths, state
+
+
+def forget(paths: ProjectPaths) -> None:
+    """The project is down. Compose file and parts stay, so that the file runs by hand; logs stay too."""
+    paths.state.unlink(missing_ok=True)

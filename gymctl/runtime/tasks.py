@@ -1,0 +1,38 @@
+"""Structured concurrency: a task group that raises its first error, and work that is not cut off."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+@asynccontextmanager
+async def group() -> AsyncIterator[asyncio.TaskGroup]:
+    """A TaskGroup whose first failure is raised as itself, not inside an ExceptionGroup."""
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            yield tasks
+    except BaseExceptionGroup as failures:
+        error: BaseException = failures
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        raise error from None
+
+
+async def finish(work: Awaitable[T]) -> T:
+    """Await `work` to its end; a cancellation that comes meanwhile is raised afterwards."""
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        task.exception()  # retrieved: the cancellation is the news
+        raise cancelled
+    return task.result()
