@@ -11,7 +11,8 @@ app = Mine.app()
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Awaitable, Callable
+from typing import Any, ClassVar, TypeAlias
 
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
@@ -26,7 +27,9 @@ from gymctl.servers.endpoints import Probe, endpoints
 from gymctl.servers.prefix import PrefixRule
 from gymctl.servers.wire import Json, json_object, loads, validated
 
-__all__ = ["ConversionError", "ModelServer", "parsed"]
+__all__ = ["ConversionError", "Handler", "ModelServer", "parsed"]
+
+Handler: TypeAlias = Callable[[JsonObject], Awaitable[JsonObject | bytes]]
 
 
 class ModelServer(Server):
@@ -60,11 +63,21 @@ class ModelServer(Server):
         self._probe = Probe(self.client.transport, endpoints(self.part.settings))
         self.get(app, "/gymctl/upstream", self._get_upstream)
 
+    async def answer(self, request: Request, handler: Handler) -> Response:
+        """Every model call passes here; `handler` checks the body and produces the answer."""
+        return Json(await handler(await json_object(request)))
+
     async def _post_responses(self, request: Request) -> Response:
-        return Json(await self.responses(_accepted(ResponsesCreateParams, await json_object(request))))
+        return await self.answer(request, self._checked_responses)
 
     async def _post_chat(self, request: Request) -> Response:
-        return Json(await self.chat(_accepted(ChatParams, await json_object(request))))
+        return await self.answer(request, self._checked_chat)
+
+    async def _checked_responses(self, body: JsonObject) -> JsonObject | bytes:
+        return await self.responses(_accepted(ResponsesCreateParams, body))
+
+    async def _checked_chat(self, body: JsonObject) -> JsonObject | bytes:
+        return await self.chat(_accepted(ChatParams, body))
 
     async def _get_upstream(self, request: Request) -> Response:
         return Json([state.model_dump() for state in await self._probe.states()])
