@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import resource
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -19,12 +20,13 @@ from gymctl.config.masking import redact
 from gymctl.config.model import Config
 from gymctl.contract.part import Pool
 from gymctl.contract.servers import HEAD_PORT, ServerTable
-from gymctl.errors import GymctlError, Interrupted, RunError, ServerError
+from gymctl.errors import EngineError, GymctlError, Interrupted, PrerequisiteError, RunError, ServerError
 from gymctl.rollouts.collect import CollectOptions
 from gymctl.rollouts.head import server_table
 from gymctl.rollouts.run import Run, RunRequest
 from gymctl.runtime import attach
 from gymctl.runtime.stack import RuntimeChoice, Stack
+from gymctl.runtime.up import bring_up
 from gymctl.transport import Transport
 
 SCRIPTED = "scripted_model"
@@ -217,21 +219,21 @@ class Evaluation:
             yield found
             return
         assert self._config is not None
-        running = attach.running(self._config.project)
-        if running is not None:
-            self._console.say(f"  servers        project {running.project} is up and stays up")
-            yield Served(running.table, running)
-            return
-        from gymctl.runtime.up import bring_up
-
-        choice = cast(RuntimeChoice, self._asked.runtime)
-        stack = await bring_up(self._config, choice=choice, reporter=reporter(self._console))
+        was_up = await asyncio.to_thread(_is_up, self._config.project)
+        stack = await bring_up(
+            self._config,
+            choice=cast(RuntimeChoice, self._asked.runtime),
+            reporter=reporter(self._console),
+            concurrency=self._asked.concurrency,
+        )
         try:
             yield Served(stack.table, stack)
         finally:
-            if self._asked.is_kept_up:
+            if was_up:
+                self._console.say(f"project {stack.project} was up before and stays up")
+            elif self._asked.is_kept_up:
                 await interrupts.shielded(stack.release())
-                self._console.say(f"the servers of {stack.project} stay up; stop them: gymctl down")
+                self._console.say(f"project {stack.project} stays up; stop it: gymctl down {stack.project}")
             else:
                 await interrupts.shielded(stack.down())
 
@@ -239,13 +241,13 @@ class Evaluation:
         """The project that --no-serve means: the selected one, the only one of this folder, or port 11000."""
         config = self._config
         if config is not None:
-            stack = attach.running(config.project)
+            stack = await asyncio.to_thread(attach.running, config.project)
             if stack is not None:
                 return Served(stack.table, stack)
             head = f"http://{config.head_host}:{config.head_port}"
         else:
             names = [project.project for project in attach.projects()]
-            stack = attach.running(names[0]) if len(names) == 1 else None
+            stack = await asyncio.to_thread(attach.running, names[0]) if len(names) == 1 else None
             if stack is not None:
                 return Served(stack.table, stack)
             head = f"http://127.0.0.1:{HEAD_PORT}"
@@ -254,6 +256,14 @@ class Evaluation:
     def _planned_table(self) -> ServerTable:
         assert self._config is not None
         return ServerTable.from_document(self._config.document)
+
+
+def _is_up(project: str) -> bool:
+    """Whether somebody started this project before us; an engine that is gone took its containers along."""
+    try:
+        return attach.running(project) is not None
+    except (EngineError, PrerequisiteError):
+        return False
 
 
 def _is_scripted(run: Run, table: ServerTable) -> bool:
