@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from gymctl.cli.output import Console
@@ -20,20 +20,29 @@ from gymctl.errors import GymctlError, UsageError
 
 REPEATED = ("--config", "--benchmark", "--environment", "--resources-server", "--search-dir")
 ONCE = ("--model-type", "--agent-type", "--model", "--model-url", "--model-api-key")
-SHORT = {"--model": "-m", "--output": "-o", "--input": "-i", "--verbose": "-v", "--help": "-h"}
+SHORT = {
+    "--model": "-m",
+    "--output": "-o",
+    "--input": "-i",
+    "--agent": "-a",
+    "--verbose": "-v",
+    "--help": "-h",
+}
 SETTINGS = {
     "output_jsonl_fpath": ("--output", "--output"),
     "input_jsonl_fpath": ("--input", "--input"),
     "limit": ("--limit", "--limit"),
     "num_repeats": ("--num-repeats", "--repeats"),
     "num_samples_in_parallel": ("--concurrency", "--concurrency"),
+    "agent_name": ("--agent", "--agent"),
+    "responses_create_params.temperature": ("--temperature", "--temperature"),
+    "responses_create_params.top_p": ("--top-p", "--top-p"),
+    "responses_create_params.max_output_tokens": ("--max-output-tokens", "--max-output-tokens"),
 }
 """Settings of an evaluation (CONTRACT 9.2): config key -> the peer's flag, our flag."""
 NOT_YET = {
-    "split": "--split",
-    "agent_name": "--agent",
     "interleave_repeats": "--interleave-repeats",
-    "responses_create_params": "--temperature",
+    "responses_create_params": None,
     "prompt_config": "--prompt-config",
     "resume_from_cache": "--resume",
     "disable_aggregation": "--disable-aggregation",
@@ -50,7 +59,8 @@ NOT_YET = {
     "rollout_collection_driver": None,
 }
 """Settings without a counterpart here so far, with the peer's flag for them."""
-NOT_YET_FLAGS = {flag for flag in NOT_YET.values() if flag} | {"--top-p", "--max-output-tokens"}
+SPLIT = "benchmark"
+"""The one split that an evaluation runs from its config so far."""
 HELP = """usage: gym [--version] [--json] [-v] COMMAND [flags] [+key=value ...]
 
   gym env start     start the servers of a configuration   (gymctl up)
@@ -141,26 +151,42 @@ def _env_status(command: str, arguments: list[str]) -> list[str]:
 
 
 def _eval_run(command: str, arguments: list[str]) -> list[str]:
-    flags = tuple(flag for flag, _ in SETTINGS.values())
-    known, tokens = _parse(command, arguments, once=flags, switches=("--no-serve",))
+    flags = [flag for flag, _ in SETTINGS.values()]
+    known, tokens = _parse(command, arguments, once=(*flags, "--split"), switches=("--no-serve",))
     if known.help:
         return ["eval", "--help"]
     settings = {key: getattr(known, _attribute(flag)) for key, (flag, _) in SETTINGS.items()}
+    settings["split"] = known.split
     kept = []
     for token in tokens:
-        key, equals, value = token.lstrip("+").partition("=")
-        if not token.startswith("+") or not equals or key.split(".")[0] not in {*SETTINGS, *NOT_YET}:
-            kept.append(token)
-        elif key in SETTINGS:
+        key, _, value = token.lstrip("+").partition("=")
+        if token.startswith("+") and key in settings:
             settings[key] = value.strip("'\"")
-        else:
+        elif token.startswith("+") and key.split(".")[0] in NOT_YET:
             raise UsageError(f"`{key}` is not supported yet", where=f"+{key}")
-    arguments = [*(["--no-serve"] if known.no_serve else [])]
+        else:
+            kept.append(token)
+    if settings.pop("split") not in (None, SPLIT):
+        raise UsageError(
+            f"only the split `{SPLIT}` is supported yet", where="--split", hint="give rows: --input FILE"
+        )
+    return [
+        "eval",
+        *_selectors(known),
+        *_settings(settings),
+        *(["--no-serve"] if known.no_serve else []),
+        *kept,
+    ]
+
+
+def _settings(settings: Mapping[str, str | None]) -> list[str]:
+    """Our flags for the given settings. The peer's 0 and null mean "all"; ours mean what they say."""
+    arguments: list[str] = []
     for key, value in settings.items():
-        # The peer's 0 and null mean "all"; ours mean what they say.
-        if value is not None and not (value in ("0", "null") and key in ("limit", "num_repeats")):
+        is_default = value in (None, "null") or (key == "limit" and value == "0")
+        if value is not None and not is_default:
             arguments += [SETTINGS[key][1], value]
-    return ["eval", *_selectors(known), *arguments, *kept]
+    return arguments
 
 
 COMMANDS: dict[str, Callable[[str, list[str]], list[str]]] = {
@@ -220,7 +246,7 @@ def _parse(
 def _unrecognized(unknown: list[str], flags: list[str]) -> UsageError:
     from gymctl.config.names import close
 
-    if unknown[0] in NOT_YET_FLAGS:
+    if unknown[0] in NOT_YET.values():
         return UsageError(f"`{unknown[0]}` is not supported yet", where=unknown[0])
     near = " or ".join(f"`{flag}`" for flag in close(unknown[0], flags))
     return UsageError(

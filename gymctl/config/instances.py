@@ -28,6 +28,8 @@ DOMAINS = (
     "other",
 )
 _LONGEST_ID = 200
+UNKNOWN_PORT = -1
+"""What a configuration holds before ports are allocated (CONTRACT 1.13); a printed one may be read again."""
 
 
 @dataclass(frozen=True)
@@ -158,7 +160,7 @@ def _number_problems(settings: dict[str, Any]) -> Iterator[str]:
     if workers is not None and (not is_whole(workers) or workers < 1):
         yield f"`num_workers` must be at least 1, got `{workers}`"
     port = settings.get("port")
-    if port is not None and as_port(port) is None:
+    if port not in (None, UNKNOWN_PORT) and as_port(port) is None:
         yield f"`port` must be a number from 1 to 65535, got `{port}`"
 
 

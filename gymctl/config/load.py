@@ -24,7 +24,7 @@ from gymctl.config import (
     selectors,
 )
 from gymctl.config.files import Layer, display, read
-from gymctl.config.instances import Instance
+from gymctl.config.instances import UNKNOWN_PORT, Instance
 from gymctl.config.masking import secrets_of
 from gymctl.config.merge import merge
 from gymctl.config.model import Config, ServerBlock
@@ -67,11 +67,14 @@ def load(
     roots = SearchRoots.of(cwd, os.environ if environ is None else environ, selection.search_dir)
     warnings: list[str] = []
 
-    command_line, raw_paths = _command_line(selection)
+    settings_given, raw_paths = _command_line(selection)
     env_file = _env_file(roots, cwd)
     entries, where = _entries(selection, raw_paths, env_file, roots, warnings.append)
     included = include.walk(entries, roots, cwd, warnings.append, where)
-    merged, origins = merge([*included.layers, *([env_file[0]] if env_file else []), command_line])
+    layers = [*included.layers, *([env_file[0]] if env_file else [])]
+    ids = {str(key) for layer in layers for key in layer.values}
+    top = overrides.layer(overrides.with_dotted_ids(settings_given, ids))
+    merged, origins = merge([*layers, top])
     merged["config_paths"] = list(included.entries)
     document = interpolation.resolve(merged, origins)
 
@@ -110,8 +113,8 @@ def _refuse_unsupported(selection: Selection) -> None:
         )
 
 
-def _command_line(selection: Selection) -> tuple[Layer, list[str] | None]:
-    """The topmost layer, and the paths of all `+config_paths=[…]` tokens (none replaces another)."""
+def _command_line(selection: Selection) -> tuple[list[Override], list[str] | None]:
+    """What flags and tokens set, and the paths of all `+config_paths=[…]` tokens (none replaces another)."""
     flags = {
         "--model-url": ("policy_base_url", selection.model_url),
         "--model-api-key": ("policy_api_key", selection.model_api_key),
@@ -120,10 +123,10 @@ def _command_line(selection: Selection) -> tuple[Layer, list[str] | None]:
     given = [Override.flag(flag, key, value) for flag, (key, value) in flags.items() if value is not None]
     parsed = [*given, *overrides.parse(selection.overrides)]
     paths = [override for override in parsed if override.path == ("config_paths",)]
-    layer = overrides.layer(override for override in parsed if override.path != ("config_paths",))
+    others = [override for override in parsed if override.path != ("config_paths",)]
     if not paths:
-        return layer, None
-    return layer, [entry for token in paths for entry in include.checked(token.value, token.name)]
+        return others, None
+    return others, [entry for token in paths for entry in include.checked(token.value, token.name)]
 
 
 def _env_file(roots: SearchRoots, cwd: Path) -> tuple[Layer, Path] | None:
@@ -168,7 +171,7 @@ def _fill(document: dict[str, Any], found: list[Instance], cwd: Path, origins: O
     for instance in found:
         block = instance.settings
         block["host"] = block.get("host") or host
-        block["port"] = ports.as_port(block.get("port")) or ports.UNKNOWN
+        block["port"] = ports.as_port(block.get("port")) or UNKNOWN_PORT
     globals.fill_skip_verification(
         document, [instance.settings for instance in found if instance.kind == "responses_api_agents"]
     )
@@ -190,7 +193,7 @@ def _block(instance: Instance, roots: SearchRoots, origins: Origins) -> ServerBl
         calls=references.of(instance),
         host=settings["host"],
         port=settings["port"],
-        is_port_explicit=settings["port"] != ports.UNKNOWN,
+        is_port_explicit=settings["port"] != UNKNOWN_PORT,
         workers=settings.get("num_workers") or 1,
         is_generated=instance.is_generated,
     )

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gymctl.config.files import Layer
@@ -48,6 +48,21 @@ def parse(tokens: Sequence[str]) -> list[Override]:
 
     parser = OverridesParser.create()
     return [_parse_token(token, parser) for token in tokens]
+
+
+def with_dotted_ids(overrides: Iterable[Override], ids: Collection[str]) -> list[Override]:
+    """`++math.v1.x=1` means the server `math.v1` when files define one and nothing called `math`."""
+    return [_rejoined(override, ids) for override in overrides]
+
+
+def _rejoined(override: Override, ids: Collection[str]) -> Override:
+    if override.path[0] in ids:
+        return override
+    for length in range(len(override.path), 1, -1):
+        head = ".".join(override.path[:length])
+        if head in ids:
+            return replace(override, path=(head, *override.path[length:]))
+    return override
 
 
 def layer(overrides: Iterable[Override]) -> Layer:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from gymctl.config.globals import port_range
-from gymctl.config.instances import Instance, as_port
+from gymctl.config.instances import UNKNOWN_PORT, Instance, as_port
 from gymctl.config.model import Config
 from gymctl.config.origins import Origins
 from gymctl.contract.servers import HEAD_PORT
@@ -19,7 +19,6 @@ from gymctl.errors import ConfigError, PrerequisiteError
 
 LOOPBACK = "127.0.0.1"
 _ATTEMPTS = 50
-UNKNOWN = -1
 
 
 def allocate(
@@ -33,11 +32,11 @@ def allocate(
     document = copy.deepcopy(dict(config.document))
     low, high = port_range(document)
     used = {config.head_port, *avoid, *_listed(document)}
-    used |= {block.port for block in config.servers.values() if block.port != UNKNOWN}
+    used |= {block.port for block in config.servers.values() if block.port != UNKNOWN_PORT}
     servers = {}
     for name, block in config.servers.items():
         port = block.port
-        if port == UNKNOWN:
+        if port == UNKNOWN_PORT:
             port = _free(block.host, (preferred or {}).get(name), low, high, used)
             used.add(port)
         settings = document[name][block.kind][block.implementation]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
@@ -30,6 +30,7 @@ TREES = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(st.dictionaries(KEYS, TREES, max_size=4))
 def test_a_file_means_what_it_means_to_omegaconf(tree: dict[str, Any]) -> None:
     text = yaml.safe_dump(tree, allow_unicode=True)

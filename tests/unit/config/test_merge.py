@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
@@ -32,6 +32,7 @@ def plain(merged: Any) -> Any:
     return OmegaConf.to_container(merged, resolve=False)
 
 
+@settings(deadline=None)
 @given(st.lists(MAPPINGS, min_size=1, max_size=3))
 def test_merging_agrees_with_omegaconf_and_every_leaf_has_a_writer(trees: list[dict[str, Any]]) -> None:
     layers = [layer(f"{index}.yaml", tree) for index, tree in enumerate(trees)]

@@ -6,7 +6,7 @@ import re
 import shlex
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gymctl.config.overrides import layer, parse
@@ -44,6 +44,7 @@ def through_the_hint(error: ConfigError, key: str) -> object:
     return values(*shlex.split(found[1]))[key]
 
 
+@settings(deadline=None)
 @given(st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=20))
 @example("a,b")
 @example("'quoted'")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gymctl.config.project import PATTERN, display_name, plain, project_name
@@ -34,6 +34,7 @@ def test_names_made_of_anything(display: str) -> None:
     assert len(name) <= 63
 
 
+@settings(deadline=None)
 @given(st.text(max_size=100))
 def test_names_made_of_any_text(display: str) -> None:
     name = project_name(display, HERE, FILES)

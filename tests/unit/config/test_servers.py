@@ -304,6 +304,15 @@ def test_skip_verification_reaches_agents_that_lack_it(stack) -> None:
     assert "skip_verification" not in config.servers["weather"].settings
 
 
+def test_an_override_reaches_a_server_whose_id_holds_a_dot(bench) -> None:
+    block = "{resources_servers: {weather_tool: {entrypoint: app.py, domain: math}}}"
+    bench.write("a.yaml", f'"math.v1": {block}\nmath_v1: {block}\n')
+    config = bench.load("a.yaml", overrides=("++math.v1.resources_servers.weather_tool.domain=games",))
+    assert config.servers["math.v1"].settings["domain"] == "games"
+    assert config.servers["math_v1"].settings["domain"] == "math"
+    assert "math" not in config.document
+
+
 @pytest.mark.parametrize("name", ["math.v1", "math_v1", "Math v1", "math/v1", "mäth"])
 def test_ids_that_only_other_layers_dislike_are_kept(bench, name) -> None:
     bench.write(

@@ -1,0 +1,145 @@
+"""`gymctl config show` and `gym` as processes: streams, exit codes, secrets, time."""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+CONFIG = """\
+judge:
+  resources_servers:
+    judge:
+      entrypoint: app.py
+      domain: math
+      api_key: ${policy_api_key}
+      command: serve --with sk-very-secret
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    server = tmp_path / "resources_servers/judge"
+    server.mkdir(parents=True)
+    (server / "app.py").touch()
+    (server / "requirements.txt").touch()
+    (tmp_path / "judge.yaml").write_text(CONFIG)
+    (tmp_path / "env.yaml").write_text("policy_api_key: sk-very-secret\n")
+    return tmp_path
+
+
+def run(
+    folder: Path, *arguments: str, program: str = "gymctl.cli.main:main"
+) -> subprocess.CompletedProcess[str]:
+    module, _, function = program.partition(":")
+    script = f"from {module} import {function}; {function}()"
+    return subprocess.run(
+        [sys.executable, "-c", script, *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+
+
+def test_the_document_goes_to_stdout_masked_by_key_and_by_value(folder) -> None:
+    done = run(folder, "config", "show", "judge.yaml", "++note=sk-very-secret!")
+    assert done.returncode == 0, done.stderr
+    document = yaml.safe_load(done.stdout)
+    assert document["judge"]["resources_servers"]["judge"]["command"] == "serve --with ****"
+    assert document["note"] == "****!"
+    assert document["head_server"]["port"] == 11000
+    assert "sk-very-secret" not in done.stdout + done.stderr
+    assert "judge.yaml" in done.stderr and "env.yaml" in done.stderr
+
+
+def test_json_is_the_same_document(folder) -> None:
+    text = run(folder, "config", "show", "judge.yaml").stdout
+    assert json.loads(run(folder, "config", "show", "judge.yaml", "--json").stdout) == yaml.safe_load(text)
+
+
+def test_the_printed_yaml_loads_again(folder) -> None:
+    clear = ("--show-secrets", "--yes")
+    first = run(folder, "config", "show", "judge.yaml", *clear)
+    assert "sk-very-secret" in first.stdout
+    (folder / "env.yaml").unlink()
+    (folder / "again.yaml").write_text(first.stdout)
+    second = run(folder, "config", "show", "again.yaml", *clear)
+    assert second.returncode == 0, second.stderr
+    again = yaml.safe_load(second.stdout)
+    assert again.pop("config_paths") == ["again.yaml", "judge.yaml"]
+    assert again.items() <= yaml.safe_load(first.stdout).items()
+
+
+def test_secrets_are_not_printed_without_somebody_to_ask(folder) -> None:
+    done = run(folder, "config", "show", "judge.yaml", "--show-secrets")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert "--yes" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        (["jugde.yaml"], 1, "`jugde.yaml` not found"),
+        (["--benchmark", "nothing-like-it"], 2, "unknown value for --benchmark"),
+        (["judge.yaml", "a=1"], 1, "without + or ++"),
+        (["judge.yaml", "--agent-type", "x"], 2, "not supported yet"),
+        (["judge.yaml", "--project", "Not Good"], 2, "cannot be a project name"),
+        (["judge.yaml", "--bogus"], 2, "--bogus"),
+        ([], 1, "no configuration was named"),
+    ],
+)
+def test_each_mistake_has_one_message_and_its_exit_code(folder, arguments, code, text) -> None:
+    done = run(folder, "config", "show", *arguments)
+    assert done.returncode == code
+    assert text in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_gym_env_resolve_prints_the_same(folder) -> None:
+    ours = run(folder, "config", "show", "judge.yaml")
+    peers = run(folder, "env", "resolve", "--config", "judge.yaml", program="gymctl.cli.peer:gym")
+    assert (peers.returncode, peers.stdout) == (0, ours.stdout)
+
+
+def test_gym_without_a_command_shows_help_and_fails(folder) -> None:
+    done = run(folder, program="gymctl.cli.peer:gym")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "gym env start" in done.stderr
+
+
+def test_gym_refuses_unknown_flags_with_exit_2(folder) -> None:
+    done = run(folder, "env", "start", "--confg", "x", program="gymctl.cli.peer:gym")
+    assert done.returncode == 2
+    assert "did you mean `--config`?" in done.stderr
+
+
+def test_ng_run_says_that_it_is_deprecated_and_reads_overrides(folder) -> None:
+    done = run(
+        folder, "+config_paths=[gone.yaml]", "+head_server.port=12000", program="gymctl.cli.peer:ng_run"
+    )
+    assert done.stderr.startswith("deprecated:")
+    assert done.returncode == 1
+    assert "`gone.yaml` not found" in done.stderr
+
+
+def test_a_small_config_is_loaded_in_half_a_cpu_second(folder) -> None:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    script = "from gymctl.config.load import Selection, load; load(Selection(config=('judge.yaml',)))"
+    subprocess.run([sys.executable, "-c", script], cwd=folder, check=True, timeout=60)
+    bare = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, "-c", "pass"], cwd=folder, check=True, timeout=60)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    loading = (bare.ru_utime + bare.ru_stime) - (before.ru_utime + before.ru_stime)
+    starting = (after.ru_utime + after.ru_stime) - (bare.ru_utime + bare.ru_stime)
+    # 0.35 s here; another machine, or this one under load, may need twice as much.
+    assert loading - starting < 0.8

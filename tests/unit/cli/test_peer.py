@@ -1,0 +1,86 @@
+"""The peer's commands become gymctl's own, and what cannot be translated is refused (CONTRACT 12)."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from gymctl.cli.peer import HELP, translate
+from gymctl.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("peer", "ours"),
+    [
+        (
+            "env start --config a.yaml --config b.yaml --model-type vllm_model -m tiny +head_server.port=1",
+            "up --config a.yaml --config b.yaml --model-type vllm_model --model tiny +head_server.port=1",
+        ),
+        ("env start +config_paths=[a.yaml] --search-dir=x", "up --search-dir x +config_paths=[a.yaml]"),
+        ("-v env start --benchmark gsm8k", "up --benchmark gsm8k +verbose=true"),
+        ("env start --benchmark gsm8k -v", "up --benchmark gsm8k +verbose=true"),
+        ("env status", "ps"),
+        ("env status --json", "ps --json"),
+        ("--json env status", "ps --json"),
+        ("env resolve --config a.yaml ++k=1", "config show --config a.yaml ++k=1"),
+        (
+            "eval run --no-serve -o o.jsonl -i i.jsonl --limit 5 --num-repeats 2 --concurrency 3 -a desk",
+            "eval --output o.jsonl --input i.jsonl --limit 5 --repeats 2"
+            " --concurrency 3 --agent desk --no-serve",
+        ),
+        (
+            "eval run --benchmark gsm8k +output_jsonl_fpath=out.jsonl ++num_repeats=2 +limit=null +k=1",
+            "eval --benchmark gsm8k --output out.jsonl --repeats 2 +k=1",
+        ),
+        ("eval run --split benchmark --limit 0 --temperature 0", "eval --temperature 0"),
+        ("eval run +responses_create_params.top_p=0.5", "eval --top-p 0.5"),
+        ("eval run -h", "eval --help"),
+        ("env start --help", "up --help"),
+    ],
+)
+def test_a_command_of_the_peer_is_one_of_ours(peer: str, ours: str) -> None:
+    assert translate(peer.split()) == ours.split()
+
+
+@pytest.mark.parametrize(
+    ("peer", "what", "hint"),
+    [
+        ("env start --confg a", "unrecognized arguments: --confg", "`--config`"),
+        ("env start --nothing=1 --like", "unrecognized arguments: --nothing --like", None),
+        ("env strat", "`gym env strat` is not a command", "`env start`"),
+        ("dataset collate", "not supported yet", "env start"),
+        ("--jsno env status", "unrecognized arguments: --jsno", "`--json`"),
+        ("--json env start", "`gym env start` has no JSON output", None),
+        ("env start --json", "unrecognized arguments: --json", None),
+        ("env status +k=1", "takes no settings, got `+k`", None),
+        ("eval run --resume", "`--resume` is not supported yet", None),
+        ("eval run +agent_map={}", "`agent_map` is not supported yet", None),
+        ("eval run --split train", "only the split `benchmark`", "--input"),
+        ("env start --config", "expected one argument", None),
+    ],
+)
+def test_what_cannot_be_translated_is_a_usage_error(peer: str, what: str, hint: str | None) -> None:
+    with pytest.raises(UsageError) as caught:
+        translate(peer.split())
+    assert what in caught.value.what
+    if hint:
+        assert hint in (caught.value.hint or "")
+
+
+def test_secrets_stay_out_of_messages_about_unknown_flags() -> None:
+    with pytest.raises(UsageError) as caught:
+        translate(["env", "start", "--model-apikey=sk-1234567"])
+    assert "sk-1234567" not in str(caught.value)
+
+
+def test_help_and_version_are_text() -> None:
+    assert translate(["--help"]) == HELP
+    assert "0.7.0" in str(translate(["--version"]))
+
+
+def test_version_as_json_has_the_keys_that_clients_read() -> None:
+    facts = json.loads(str(translate(["--version", "--json"])))
+    assert {"nemo_gym", "python", "python_path", "installation_path"} <= set(facts)
+    assert set(facts["dependencies"]) == {"openai", "ray"}
+    assert set(facts["system"]) == {"os", "platform", "architecture", "processor", "cpus", "memory_gb"}
