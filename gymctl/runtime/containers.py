@@ -131,6 +131,7 @@ class ComposeStack(RunningProject):
         """`docker compose down`, then look: it returns 0 when it left something behind, and a start that was
         cancelled may still be creating a container while the engine is already told to remove all."""
         self._is_stopping = True
+        state.mark_stopping(self.paths)
         finished = await self._compose(
             "down", "-t", str(GRACE_SECONDS), "--volumes", "--remove-orphans", keep_lines=50
         )

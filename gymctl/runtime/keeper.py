@@ -36,9 +36,19 @@ class Found(NamedTuple):
 
 def find(parts: Path) -> list[Found]:
     """The live processes of the project whose part files lie in `parts` (an absolute path)."""
-    marker = f"{VARIABLE}={parts}/"
+    return [row for folder, row in _look(f"{VARIABLE}={parts}/") if folder == parts]
+
+
+def find_all() -> list[tuple[Path, Found]]:
+    """The live processes of all projects, each with the folder of its part files."""
+    return list(_look(f"{VARIABLE}="))
+
+
+def _look(marker: str) -> Iterable[tuple[Path, Found]]:
     rows = _from_proc(marker) if PROC.joinpath("self", "environ").exists() else _from_ps(marker)
-    return [Found(pid, group, path.removesuffix(".json")) for pid, group, path in rows]
+    for pid, group, variable in rows:
+        part = Path(variable.removeprefix(f"{VARIABLE}="))
+        yield part.parent, Found(pid, group, part.stem)
 
 
 def stop(parts: Path, *, reap: Callable[[], None] = lambda: None, grace: float = GRACE_SECONDS) -> list[str]:
@@ -93,7 +103,7 @@ def _from_proc(marker: str) -> Iterable[tuple[int, int, str]]:
             paths = [item for item in content.split(b"\0") if item.startswith(wanted)]
             if paths:
                 pid = int(entry.name)
-                yield pid, os.getpgid(pid), os.fsdecode(paths[0].removeprefix(wanted))
+                yield pid, os.getpgid(pid), os.fsdecode(paths[0])
         except OSError:
             continue
 
@@ -105,7 +115,7 @@ def _from_ps(marker: str) -> Iterable[tuple[int, int, str]]:
     for line in listed.stdout.splitlines():
         if marker in line:
             pid, group, rest = line.split(None, 2)
-            yield int(pid), int(group), rest.split(marker, 1)[1].split(" ", 1)[0]
+            yield int(pid), int(group), marker + rest.split(marker, 1)[1].split(" ", 1)[0]
 
 
 def main(parts: Path) -> int:

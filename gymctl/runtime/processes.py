@@ -108,6 +108,7 @@ class ProcessStack(RunningProject):
 
     async def down(self) -> None:
         self._is_stopping = True
+        state.mark_stopping(self.paths)
         await asyncio.to_thread(keeper.stop, self.parts, reap=self._reap)
         await asyncio.to_thread(self._reap_all)
         await self.release()

@@ -22,7 +22,7 @@ class ProjectState(BaseModel):
 
     project: str
     runtime: RuntimeName
-    phase: Literal["starting", "ready"] = "starting"
+    phase: Literal["starting", "ready", "stopping"] = "starting"
     head_url: str
     table: ServerTable
     services: dict[str, str]
@@ -49,6 +49,19 @@ def load(paths: ProjectPaths) -> ProjectState | None:
         return ProjectState.model_validate_json(paths.state.read_bytes())
     except (OSError, ValidationError):
         return None
+
+
+def mark_stopping(paths: ProjectPaths) -> None:
+    """Tell a `gymctl up` that follows the project: what dies from now on dies on purpose."""
+    known = load(paths)
+    if known is not None:
+        save(paths, known.model_copy(update={"phase": "stopping"}))
+
+
+def is_going(paths: ProjectPaths) -> bool:
+    """Whether the project is gone, or another command is taking it down."""
+    known = load(paths)
+    return known is None or known.phase == "stopping"
 
 
 def all_in(base: Path | None = None) -> Iterator[tuple[ProjectPaths, ProjectState]]:

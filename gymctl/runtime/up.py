@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from gymctl.compose.addresses import ViewName, host_view
 from gymctl.compose.names import HEAD, service_names
 from gymctl.config import ports
+from gymctl.config.instances import UNKNOWN_PORT
 from gymctl.config.model import Config
 from gymctl.errors import PrerequisiteError
 from gymctl.paths import ProjectPaths
@@ -222,7 +223,7 @@ def _allocated(start: _Start, avoid: set[int]) -> Config:
         pinned = {
             name: replace(block, port=before[name])
             for name, block in config.servers.items()
-            if block.port == ports.UNKNOWN and name in before and before[name] not in avoid
+            if block.port == UNKNOWN_PORT and name in before and before[name] not in avoid
         }
         config = replace(config, servers={**config.servers, **pinned})
     return ports.allocate(config, preferred=before, avoid=avoid)

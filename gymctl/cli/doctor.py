@@ -1,0 +1,31 @@
+"""`gymctl doctor`: is this machine fit, and what to do where it is not."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from gymctl.cli.output import Console
+from gymctl.errors import PrerequisiteError
+
+
+def command(json: Annotated[bool, typer.Option("--json", help="JSON instead of text.")] = False) -> None:
+    """Check engine, disk, ports, limits and leftovers. Exit code 3 when something has to be done first."""
+    from dataclasses import asdict
+
+    from gymctl.runtime.checkup import findings
+
+    console = Console()
+    found = findings()
+    if json:
+        console.json([asdict(finding) for finding in found])
+    for finding in () if json else found:
+        console.data(f" {finding.mark:<5} {finding.text}")
+        if finding.hint and finding.mark != "ok":
+            console.data(f"       {finding.hint}")
+    failed = sum(finding.mark == "fail" for finding in found)
+    warned = sum(finding.mark == "warn" for finding in found)
+    console.say(f"{failed} problems, {warned} warnings" if failed or warned else "all is well")
+    if failed:
+        raise typer.Exit(PrerequisiteError.exit_code)

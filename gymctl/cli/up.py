@@ -1,0 +1,217 @@
+"""`gymctl up`: build what is missing, start, wait until every server answers; follow the logs, or return."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gymctl.cli import selection as flags
+from gymctl.cli.output import Console, reporter
+from gymctl.errors import ServerError, UsageError
+
+if TYPE_CHECKING:
+    from gymctl.cli.interrupts import Interrupts
+    from gymctl.config.model import Config
+    from gymctl.runtime.running import RunningProject
+    from gymctl.runtime.stack import RuntimeChoice
+
+RUNTIMES = ("auto", "compose", "process")
+
+RuntimeOption = Annotated[
+    str,
+    typer.Option(
+        "--runtime",
+        metavar="|".join(RUNTIMES),
+        help="Containers, or local processes without isolation. auto: containers where an engine answers.",
+    ),
+]
+
+
+def command(
+    tokens: flags.Tokens = None,
+    config: flags.ConfigFiles = None,
+    benchmark: flags.Benchmarks = None,
+    environment: flags.Environments = None,
+    resources_server: flags.ResourcesServers = None,
+    model_type: flags.ModelType = None,
+    agent_type: flags.AgentType = None,
+    search_dir: flags.SearchDirs = None,
+    model: flags.Model = None,
+    model_url: flags.ModelUrl = None,
+    model_api_key: flags.ModelApiKey = None,
+    project: flags.Project = None,
+    detach: Annotated[bool, typer.Option("--detach", "-d", help="Return when ready; servers go on.")] = False,
+    runtime: RuntimeOption = "auto",
+    wait: Annotated[
+        float | None,
+        typer.Option("--wait", metavar="SECONDS", help="How long servers may take to answer. 0: no limit."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only errors and warnings.")] = False,
+) -> None:
+    """Start a project's servers and wait until every one answers. Ctrl+C stops and removes them."""
+    choice = runtime_choice(runtime)
+    from gymctl.cli import interrupts
+    from gymctl.config.load import load
+
+    console = Console(is_quiet=quiet)
+    loaded = load(
+        flags.selection(
+            tokens,
+            config=config,
+            benchmark=benchmark,
+            environment=environment,
+            resources_server=resources_server,
+            model_type=model_type,
+            agent_type=agent_type,
+            search_dir=search_dir,
+            model=model,
+            model_url=model_url,
+            model_api_key=model_api_key,
+            project=project,
+        )
+    )
+    for warning in loaded.warnings:
+        console.insist(f"warning: {warning}")
+    if wait is not None:
+        settings = loaded.settings.model_copy(update={"server_spinup_timeout_seconds": wait or None})
+        loaded = replace(loaded, settings=settings)
+    if dry_run:
+        _dry_run(loaded, choice, console)
+        return
+
+    async def main(signals: Interrupts) -> None:
+        await _up(loaded, choice, console, signals, detach=detach)
+
+    interrupts.run(main, console.insist)
+
+
+def runtime_choice(value: str) -> RuntimeChoice:
+    if value not in RUNTIMES:
+        raise UsageError(f"`{value}` is no runtime", where="--runtime", hint=f"one of {', '.join(RUNTIMES)}")
+    return value  # type: ignore[return-value]
+
+
+async def _up(
+    config: Config, choice: RuntimeChoice, console: Console, signals: Interrupts, *, detach: bool
+) -> None:
+    import time
+
+    from gymctl.paths import ProjectPaths
+    from gymctl.runtime.up import bring_up
+
+    began = time.monotonic()
+    count = len(config.servers)
+    console.say(f"{config.project} · {count} servers · {ProjectPaths.of(config.project).folder}")
+    console.say()
+    stack = await bring_up(config, choice=choice, reporter=reporter(console))
+    console.say()
+    console.say(f"ready in {time.monotonic() - began:.1f} s · head {stack.head_url}")
+    if detach:
+        await stack.release()
+        console.say(f"next: gymctl ps · gymctl logs -f · gymctl down {stack.project}")
+        return
+    console.say("Ctrl+C stops and removes everything; `gymctl down` from another terminal does too")
+    console.say()
+    try:
+        await _follow(stack, config, console)
+    finally:
+        await signals.shielded(_take_down(stack, console))
+
+
+async def _take_down(stack: RunningProject, console: Console) -> None:
+    from gymctl.runtime import state
+
+    if state.is_going(stack.paths):
+        return
+    count = len(stack.servers)
+    await stack.down()
+    what = "containers and their network" if stack.runtime == "compose" else "processes"
+    console.insist(f"stopped and removed {count} {what}")
+
+
+async def _follow(stack: RunningProject, config: Config, console: Console) -> None:
+    """Logs until the user stops, another command takes the project down, or a server dies."""
+    import asyncio
+
+    from gymctl.runtime import tasks
+
+    async with tasks.group() as group:
+        printing = group.create_task(_print_logs(stack, config, console))
+        watching = group.create_task(_watch(stack, config))
+        gone = group.create_task(_until_gone(stack))
+        await asyncio.wait([gone, watching], return_when=asyncio.FIRST_COMPLETED)
+        if watching.done() and watching.exception() is None:
+            await gone
+        for task in (printing, watching, gone):
+            task.cancel()
+    console.insist(f"{stack.project} was taken down by another command")
+
+
+async def _print_logs(stack: RunningProject, config: Config, console: Console) -> None:
+    import contextlib
+
+    from gymctl.cli.logs import shown
+    from gymctl.runtime.logs import LogQuery
+
+    width = max(map(len, stack.servers.values()))
+    async with contextlib.aclosing(stack.logs(LogQuery(follow=True, tail=0))) as lines:
+        async for line in lines:
+            console.data(shown(line, width, config.secrets))
+
+
+async def _watch(stack: RunningProject, config: Config) -> None:
+    import contextlib
+
+    from gymctl.runtime import diagnosis, state
+
+    async with contextlib.aclosing(stack.deaths()) as deaths:
+        async for death in deaths:
+            if state.is_going(stack.paths):
+                return
+            raise diagnosis.died(death, config, where=stack.place(death.server))
+    raise ServerError("the servers can no longer be watched")
+
+
+GONE_SECONDS = 0.5
+
+
+async def _until_gone(stack: RunningProject) -> None:
+    """Return when another command has taken the project down."""
+    import asyncio
+
+    from gymctl.runtime import state
+
+    while True:
+        await asyncio.sleep(GONE_SECONDS)
+        if state.load(stack.paths) is None:
+            return
+
+
+def _dry_run(config: Config, choice: RuntimeChoice, console: Console) -> None:
+    from gymctl import engine
+    from gymctl.paths import ProjectPaths
+
+    paths = ProjectPaths.of(config.project)
+    is_compose = choice == "compose" or (choice == "auto" and engine.answers())
+    rows = [
+        (name, block.kind, "chosen at start" if block.port < 0 else block.port)
+        for name, block in config.servers.items()
+    ]
+    console.table(("SERVER", "KIND", "PORT"), [("head", "head", config.head_port), *rows])
+    if is_compose:
+        console.say(
+            f"would write {paths.compose} and {len(rows) + 1} part files, build missing images, and run"
+        )
+        console.data(
+            f"docker compose -p {config.project} -f {paths.compose} up -d --remove-orphans --no-build"
+        )
+    else:
+        console.say(
+            f"would build missing environments, write {len(rows) + 1} part files, and run for each server"
+        )
+        console.data("python -m gymctl.servers")
