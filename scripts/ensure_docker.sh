@@ -40,12 +40,12 @@ missing() {
 
 distribution() {
     # "debian 12", "ubuntu 24" or "other": derivatives have other package names, so ID alone counts.
-    local id="" version_id=""
-    if [ -r /etc/os-release ]; then
+    local file=$1 id="" version_id=""
+    if [ -r "$file" ]; then
         # shellcheck source=/dev/null
-        id=$(. /etc/os-release && echo "${ID:-}")
+        id=$(. "$file" && echo "${ID:-}")
         # shellcheck source=/dev/null
-        version_id=$(. /etc/os-release && echo "${VERSION_ID:-}")
+        version_id=$(. "$file" && echo "${VERSION_ID:-}")
     fi
     case "$id ${version_id%%.*}" in
         "debian 12" | "debian 13" | "ubuntu "*) echo "$id ${version_id%%.*}" ;;
@@ -104,7 +104,8 @@ EOT
 
 without_proxy() {
     # docker-proxy ends for good near 3,300 connections on one port; the kernel's own forwarding does not.
-    if [ -d /run/systemd/system ] && [ ! -e "$DAEMON_JSON" ]; then
+    # Written before the installation, which may start the daemon; a machine with settings of its own keeps them.
+    if ! command -v dockerd >/dev/null && [ ! -e "$DAEMON_JSON" ]; then
         mkdir -p "${DAEMON_JSON%/*}"
         printf '{\n  "userland-proxy": false\n}\n' >"$DAEMON_JSON"
     fi
@@ -180,7 +181,7 @@ wait_for_engine() {
 
 explain() {
     local lines=("missing: $(missing | paste -sd, | sed 's/,/, /g')")
-    case "$(distribution)" in
+    case "$(distribution /etc/os-release)" in
         other) lines+=(
             "install Docker Engine 20.10 or later with Compose v2 and buildx for your system:"
             "  https://docs.docker.com/engine/install/  (on macOS and Windows: Docker Desktop)"
@@ -202,7 +203,7 @@ main() {
     esac
     if all_work; then report; exit 0; fi
     local distro
-    distro=$(distribution)
+    distro=$(distribution /etc/os-release)
     if [ "$check" = yes ] || [ "$distro" = other ] || [ "$(id -u)" != 0 ]; then explain; fi
 
     exec 9>/run/lock/gymctl-ensure-docker
@@ -212,11 +213,13 @@ main() {
     trap 'rm -rf "$SCRATCH"' EXIT
     local needed=()
     mapfile -t needed < <(packages_needed "$distro")
-    without_proxy
-    [ ${#needed[@]} -eq 0 ] || install_packages "$distro" "${needed[@]}"
+    if [ ${#needed[@]} -gt 0 ]; then
+        engine_answers || without_proxy
+        install_packages "$distro" "${needed[@]}"
+    fi
     engine_answers || start_engine
     all_work || fail "still missing: $(missing | paste -sd, | sed 's/,/, /g')"
     report
 }
 
-main "$@"
+[ "${BASH_SOURCE[0]}" != "$0" ] || main "$@"

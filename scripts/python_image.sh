@@ -4,7 +4,7 @@
 #   scripts/python_image.sh [TAG]     default tag gymctl-python:3.13; does nothing when the tag exists
 #
 # The image has python, python3 and pip in /usr/local/bin, useradd, a CA bundle and apt, like the original. It is
-# reproducible: the same packages give the same image id, so tags computed from it stay valid after it is remade.
+# reproducible: made again on a machine from the same packages it has the same id, so what was built on it stays.
 # Needs root on Debian or Ubuntu (mmdebstrap). Exit codes: 0 there, 1 failed, 3 the user has to do something.
 set -euo pipefail
 

@@ -18,6 +18,7 @@ from typing import Literal
 
 from gymctl.config.model import Config
 from gymctl.contract.servers import ServerKind
+from gymctl.errors import ConfigError
 from gymctl.images.context import Context, base_context, server_context
 from gymctl.paths import bundled
 
@@ -141,9 +142,12 @@ def plan_server(
     folder: Path, kind: ServerKind, implementation: str, base_tag: str, servers: tuple[str, ...] = ()
 ) -> ImagePlan:
     """The image of one server folder: its own Dockerfile, or the template's."""
-    context = server_context(folder)
-    dockerfile = server_dockerfile(context)
-    digest = context.digest()
+    try:
+        context = server_context(folder)
+        dockerfile = server_dockerfile(context)
+        digest = context.digest()
+    except OSError as error:
+        raise ConfigError(f"cannot read {error.filename}: {error.strerror}", where=str(folder)) from None
     return ImagePlan(
         repository=repository(kind, implementation),
         inputs=inputs_hash(base_tag, dockerfile, digest),
@@ -171,12 +175,12 @@ def inputs_hash(parent: str, dockerfile: Dockerfile, context_digest: str) -> str
 def server_dockerfile(context: Context) -> Dockerfile:
     """The folder's own Dockerfile, or the template for its requirements.txt or pyproject.toml."""
     if "Dockerfile" in context.files:
-        return Dockerfile(context.files["Dockerfile"].read_text("utf-8"))
+        return Dockerfile(context.files["Dockerfile"].read_text("utf-8", "replace"))
     template = (bundled() / "templates" / "Dockerfile.server").read_text("utf-8")
     requirements = next((name for name in _REQUIREMENTS if name in context.files), None)
     whole_folder = False
     if requirements is not None:
-        text = context.files[requirements].read_text("utf-8")
+        text = context.files[requirements].read_text("utf-8", "replace")
         pattern = _REFERS_TO_FILES if requirements.endswith(".txt") else _PROJECT_NEEDS_ITSELF
         whole_folder = pattern.search(text) is not None
     return Dockerfile(template, {"requirements": requirements, "whole_folder": whole_folder})

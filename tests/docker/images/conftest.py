@@ -59,11 +59,12 @@ def config_of() -> Callable[..., Config]:
     return lambda *folders: _config(folders)
 
 
-def _labelled_python(engine: Engine) -> str:
-    """The usual Python image with one more label: another id, so a base really is built on it."""
+def _another_python(engine: Engine, *, layer: bool = False) -> str:
+    """The usual Python image under another id, so a base is built on it; with `layer`, without any cache."""
     tag = f"gymctl-test-python:{uuid.uuid4().hex[:12]}"
     chosen = asyncio.run(base.choose(_config(()), engine, Recorder()))
-    dockerfile = f"FROM {chosen.reference}\nLABEL dev.gymctl.test={tag}\n"
+    change = f"RUN echo {tag} >/etc/gymctl-test" if layer else f"LABEL dev.gymctl.test={tag}"
+    dockerfile = f"FROM {chosen.reference}\nUSER 0\n{change}\n"
     command = [
         "docker",
         "buildx",
@@ -91,15 +92,15 @@ def remove_images(engine: Engine, python: str) -> None:
 
 @pytest.fixture(scope="module")
 def python_image(engine: Engine) -> Iterator[str]:
-    tag = _labelled_python(engine)
+    tag = _another_python(engine)
     yield tag
     remove_images(engine, tag)
 
 
 @pytest.fixture
 def fresh_base(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Point gymctl at a Python image that nothing has been built on yet."""
-    tag = _labelled_python(engine)
+    """Point gymctl at a Python image whose base runs every step anew."""
+    tag = _another_python(engine, layer=True)
     monkeypatch.setenv(base.VARIABLE, tag)
     yield tag
     remove_images(engine, tag)

@@ -1,0 +1,108 @@
+"""Which Python image is chosen, in which order, and what is said when there is none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from gymctl.config.model import Config, GlobalSettings
+from gymctl.engine import Engine, Finished
+from gymctl.errors import EngineError, PrerequisiteError
+from gymctl.images import base
+from gymctl.images.base import HOME_MADE, PUBLIC, VARIABLE, choose
+from gymctl.images.plan import BaseImage
+
+CONFIG = Config("p", {}, "127.0.0.1", 11000, {}, GlobalSettings(), (), (), (), {})
+
+
+class ShelfEngine:
+    """An engine with these images, and a registry with those."""
+
+    def __init__(self, *local: str, registry: tuple[str, ...] = ()) -> None:
+        self.local = {name: f"sha256:{name}" for name in local}
+        self.registry = registry
+        self.pulls: list[str] = []
+
+    def image_id(self, reference: str) -> str | None:
+        return self.local.get(reference)
+
+    async def run(self, *args: str) -> Finished:
+        reference = args[-1]
+        self.pulls.append(reference)
+        if reference not in self.registry:
+            return Finished("docker pull", 1, "", ("no such host",))
+        self.local[reference] = f"sha256:{reference}"
+        return Finished("docker pull", 0, "", ())
+
+
+class Silent:
+    def step(self, name: str, text: str) -> None: ...
+    def note(self, text: str) -> None: ...
+    def progress(self, text: str) -> None: ...
+
+
+async def chosen(shelf: ShelfEngine, config: Config = CONFIG, **environ: str) -> BaseImage:
+    return await choose(config, cast(Engine, shelf), Silent(), environ)
+
+
+def scripts(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """Replace scripts/python_image.sh."""
+    (folder / "scripts").mkdir()
+    (folder / "scripts" / "python_image.sh").write_text(script)
+    monkeypatch.setattr(base, "bundled", lambda: folder)
+
+
+async def test_a_named_image_wins_and_the_environment_beats_the_config() -> None:
+    shelf = ShelfEngine("mine", "ours", PUBLIC)
+    config = replace(CONFIG, document={"build": {"base_image": "ours"}})
+    assert (await chosen(shelf, config, **{VARIABLE: "mine"})).reference == "mine"
+    assert (await chosen(shelf, config)).reference == "ours"
+    assert (await chosen(shelf)) == BaseImage(PUBLIC, f"sha256:{PUBLIC}")
+
+
+async def test_a_named_image_that_cannot_be_had_is_an_error_and_nothing_else_is_used() -> None:
+    with pytest.raises(EngineError) as caught:
+        await chosen(ShelfEngine(PUBLIC), **{VARIABLE: "nowhere/python:1"})
+    assert "nowhere/python:1" in caught.value.what
+    assert caught.value.where == VARIABLE
+
+
+async def test_what_is_there_is_used_without_trying_to_pull() -> None:
+    shelf = ShelfEngine(HOME_MADE)
+    assert (await chosen(shelf)).reference == HOME_MADE
+    assert shelf.pulls == []
+
+
+async def test_the_public_image_is_pulled_when_there_is_none() -> None:
+    shelf = ShelfEngine(registry=(PUBLIC,))
+    assert (await chosen(shelf)).reference == PUBLIC
+
+
+async def test_a_machine_that_cannot_pull_makes_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shelf = ShelfEngine()
+    scripts(tmp_path, monkeypatch, f'echo "$1" >{tmp_path}/made\n')
+    real: Any = shelf.image_id
+    monkeypatch.setattr(shelf, "image_id", lambda name: "sha256:1" if _made(tmp_path) == name else real(name))
+    assert (await chosen(shelf)).reference == HOME_MADE
+    assert shelf.pulls == [PUBLIC]
+
+
+def _made(folder: Path) -> str | None:
+    file = folder / "made"
+    return file.read_text().strip() if file.exists() else None
+
+
+@pytest.mark.parametrize(("code", "error"), [(3, PrerequisiteError), (1, EngineError)])
+async def test_what_the_script_says_is_passed_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, error: type[EngineError]
+) -> None:
+    scripts(tmp_path, monkeypatch, f"echo 'python image: run as root' >&2; exit {code}\n")
+    with pytest.raises(error) as caught:
+        await chosen(ShelfEngine())
+    assert caught.value.details == ("run as root",)
+    assert VARIABLE in str(caught.value.hint)
