@@ -64,7 +64,7 @@ async def _down(name: str, console: Console) -> None:
         stack = attach.open_project(paths, known)
         console.transient(f"stopping {name}")
         await stack.down()
-    console.say(f"{name} is down: {len(stack.servers)} servers stopped and removed")
+    console.say(f"{name} is down: {len(known.services)} servers and the head stopped and removed")
 
 
 def _remove_leftovers(name: str) -> int:

@@ -128,10 +128,9 @@ async def _take_down(stack: RunningProject, console: Console) -> None:
 
     if state.is_going(stack.paths):
         return
-    count = len(stack.servers)
     await stack.down()
     what = "containers and their network" if stack.runtime == "compose" else "processes"
-    console.insist(f"stopped and removed {count} {what}")
+    console.insist(f"stopped and removed {len(stack.servers)} {what}")
 
 
 async def _follow(stack: RunningProject, config: Config, console: Console) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import resource
 import shutil
 from collections.abc import Callable
@@ -59,9 +60,14 @@ def _engine() -> tuple[Engine | None, Finding]:
         where = f" ({error.where})" if error.where else ""
         text = f"{error.what}{where}: servers would run as local processes, without isolation"
         return None, Finding("warn", text, error.hint)
-    versions = ", ".join(f"{name} {version.removeprefix('v')}" for name, version in plugins.items())
+    versions = ", ".join(f"{name} {_number(version)}" for name, version in plugins.items())
     where = engine.endpoint.host
     return engine, Finding("ok", f"docker engine {engine.facts.version}, {versions} at {where}")
+
+
+def _number(version: str) -> str:
+    match = re.search(r"\d+\.\d+\.\d+", version)
+    return match[0] if match else version
 
 
 def _disk(free: int | None) -> Finding:

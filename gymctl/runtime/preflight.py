@@ -52,18 +52,17 @@ async def ports(config: Config, *, own: Collection[int] = ()) -> None:
     if not taken:
         return
     holders = [await holder(item.host, item.port) for item in taken]
-    raise port_taken(list(zip(taken, holders, strict=True)), config)
+    raise port_taken(list(zip(taken, holders, strict=True)))
 
 
-def port_taken(rows: list[tuple[Wanted, Holder]], config: Config) -> PrerequisiteError:
+def port_taken(rows: list[tuple[Wanted, Holder]]) -> PrerequisiteError:
     first, holder = rows[0]
     others = [f"port {item.port} of {_whose(item)} is in use by {other}" for item, other in rows[1:]]
-    origin = config.origins.get("head_server.port") if first.server == HEAD else None
     free = "++head_server.port=…" if first.server == HEAD else "another `port`, or none to get a free one"
     stop = f"gymctl down {holder.project}, or " if holder.project else ""
     return PrerequisiteError(
         f"port {first.port} of {_whose(first)} is in use by {holder}",
-        where=str(origin) if origin is not None else first.key,
+        where=first.key,
         details=others,
         hint=f"{stop}choose {free}",
     )

@@ -112,7 +112,7 @@ async def _head(
     while not await _ask_head(session, stack, progress):
         await progress.pause()
     progress.answered[HEAD] = progress.seconds
-    reporter.step(HEAD, f"ready {progress.seconds:6.1f} s   {stack.head_url}")
+    _step(stack, reporter, HEAD, f"ready {progress.seconds:6.1f} s   {stack.head_url}")
 
 
 async def _ask_head(session: aiohttp.ClientSession, stack: RunningProject, progress: Progress) -> bool:
@@ -138,7 +138,7 @@ async def _server(
             progress.strangers[name] = answer.stranger
         await progress.pause()
     progress.answered[name] = progress.seconds
-    reporter.step(name, f"ready {progress.seconds:6.1f} s   {url}")
+    _step(stack, reporter, name, f"ready {progress.seconds:6.1f} s   {url}")
 
 
 async def _endpoints(
@@ -151,7 +151,6 @@ async def _endpoints(
     limit = config.settings.model_endpoint_readiness_timeout_seconds
     if limit is None:
         return
-    began = time.monotonic()
     try:
         async with asyncio.timeout(limit):
             while not await _ask_head(session, stack, progress) or progress.waiting():
@@ -161,13 +160,20 @@ async def _endpoints(
     assert progress.head is not None
     for target in progress.head.targets:
         for endpoint in target.endpoints:
-            _tell(target.name, endpoint, config, time.monotonic() - began, reporter)
+            _tell(stack, target.name, endpoint, config, reporter)
 
 
-def _tell(server: str, endpoint: EndpointState, config: Config, seconds: float, reporter: Reporter) -> None:
+def _step(stack: RunningProject, reporter: Reporter, name: str, text: str) -> None:
+    """One line of the table that `up` prints, its names as wide as the longest."""
+    reporter.step(name.ljust(max(map(len, stack.servers.values()))), text)
+
+
+def _tell(
+    stack: RunningProject, server: str, endpoint: EndpointState, config: Config, reporter: Reporter
+) -> None:
     url = redact(endpoint.url, config.secrets)
     if endpoint.state == "answering":
-        reporter.step(server, f"→ {url} answers")
+        _step(stack, reporter, server, f"→ {url} answers")
     elif endpoint.state == "unresolvable":
         key = _key(server, endpoint, config)
         reporter.note(f"warning: {url} ({key}) has no address on this network; not waited for")

@@ -248,7 +248,7 @@ async def _taken(error: PortTakenError, config: Config) -> PrerequisiteError:
     block = config.servers.get(error.server)
     host = config.head_host if block is None else block.host
     wanted = preflight.Wanted(error.server, host, error.port)
-    return preflight.port_taken([(wanted, await preflight.holder(host, error.port))], config)
+    return preflight.port_taken([(wanted, await preflight.holder(host, error.port))])
 
 
 def _warn_of_proxy(launcher: Launcher, concurrency: int, reporter: Reporter) -> None:
