@@ -100,7 +100,7 @@ def parsed(answer: JsonObject | bytes) -> JsonObject:
     try:
         value: Any = loads(answer)
     except ValueError as error:
-        raise ConversionError(f"the upstream's answer is not JSON: {answer[:500]!r}") from error
+        raise ConversionError(f"the upstream answered with no JSON: {answer[:500]!r}") from error
     if not isinstance(value, dict):
-        raise ConversionError(f"the upstream's answer is no JSON object: {answer[:500]!r}")
+        raise ConversionError(f"the upstream answered with no JSON object: {answer[:500]!r}")
     return value

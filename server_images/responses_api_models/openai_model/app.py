@@ -121,7 +121,7 @@ def _checked_response(answer: bytes) -> bytes:
         ResponseShape.model_validate(body)
     except ValidationError as error:
         raise ConversionError(
-            f"the upstream's answer is no Response: {error.errors(include_input=False)[0]['msg']}: "
+            f"the upstream answered with no Response: {error.errors(include_input=False)[0]['msg']}: "
             f"{answer[:500]!r}"
         ) from error
     return answer
