@@ -32,6 +32,8 @@ ROLLOUT: ContextVar[str | None] = ContextVar("gymctl_rollout", default=None)
 
 ROLLOUT_HEADER = "x-gymctl-rollout"
 KEY_HEADER = "idempotency-key"
+FAILED_CALL_HEADER = "x-gymctl-failed-call"
+"""On an error of ours: host and path of the call between servers that it comes from."""
 RETRY_SECONDS = 0.5
 KEEPALIVE_SECONDS = 15.0
 """Below the servers' 30 s, so that the client closes an idle connection first."""

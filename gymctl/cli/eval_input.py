@@ -33,16 +33,13 @@ def sources(config: Config | None, table: ServerTable, given: Path | None) -> li
 
 
 def title(config: Config | None, names: Sequence[str], given: Path | None) -> str:
-    """What the run is called in its table and file name."""
+    """What the run is called in its table and file name: what was selected, else the file of rows."""
+    if names:
+        return ", ".join(dict.fromkeys(names))
     if given is not None:
         return given.stem
-    if names:
-        return ", ".join(names)
-    return (
-        ", ".join(dict.fromkeys(row.name for row in config.datasets if row.type == "benchmark"))
-        if config
-        else ""
-    )
+    datasets = config.datasets if config is not None else ()
+    return ", ".join(dict.fromkeys(row.name for row in datasets if row.type == "benchmark")) or "run"
 
 
 def default_output(run_title: str) -> Path:

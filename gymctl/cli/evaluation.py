@@ -169,7 +169,9 @@ class Evaluation:
         """Rows, routes and output, all before the first side effect."""
         asked = self._asked
         rows = sources(self._config, table, asked.input)
-        self._title = title(self._config, asked.selection.benchmark, asked.input)
+        chosen = asked.selection
+        names = (*chosen.benchmark, *chosen.environment, *chosen.resources_server)
+        self._title = title(self._config, names, asked.input)
         output = asked.output or default_output(self._title)
         request = RunRequest(rows, output, asked.limit, asked.repeats, asked.agent, asked.params)
         run = Run.prepare(request, table)

@@ -25,6 +25,9 @@ from gymctl.metrics.statistics import number
 FailureClass = Literal["model", "environment", "verifier", "infrastructure", "bug"]
 FAILURE_CLASSES: tuple[FailureClass, ...] = get_args(FailureClass)
 
+FAILED_CALL = "_ng_failure_call"
+"""Host and path of the call between servers from which a failure comes, where a server of ours named it."""
+
 _KINDS: Mapping[str, FailureClass] = {
     "transport_unreachable": "infrastructure",
     "transport_peer_drop": "infrastructure",
@@ -63,9 +66,11 @@ _STAGES: Mapping[str, FailureClass] = {
     "cleanup": "environment",
 }
 _INNER = re.compile(r"___([A-Za-z0-9_.-]+?) calling an inner server")
+_NO_LABEL = re.compile(r"[^a-z0-9]+")
 _CONNECTION = re.compile(
     r"cannot connect|connect call failed|connection (?:refused|reset|closed|timeout)|server disconnected|"
-    r"timed out|timeouterror|broken pipe|name or service not known|oserror",
+    r"timed out|timeouterror|broken pipe|name or service not known|oserror|"
+    r"transport_(?:unreachable|peer_drop|timeout|local_resource)",
     re.IGNORECASE,
 )
 
@@ -87,7 +92,7 @@ class Outcome:
 
 
 def outcome(record: Mapping[str, Any], models: Collection[str] = ()) -> Outcome:
-    """Classify one record; `models` are the ids of the run's model servers."""
+    """Classify one record; `models` are the ids and addresses (`host:port`) of the run's model servers."""
     if record.get(FAILURE_CLASS) is not None:
         return Outcome(None, _failure_class(record, models), _reason(record))
     if record.get(MASK):
@@ -113,7 +118,25 @@ def _failure_class(record: Mapping[str, Any], models: Collection[str]) -> Failur
     if isinstance(stage, str) and stage in _STAGES:
         is_cut = stage == "seed" and _CONNECTION.search(text)
         return "infrastructure" if is_cut else _STAGES[stage]
-    return _by_status_and_text(record.get("_ng_failure_http_status"), text, models)
+    call = record.get(FAILED_CALL)
+    return _by_call(call, text, models) or _by_status_and_text(
+        record.get("_ng_failure_http_status"), text, models
+    )
+
+
+def _by_call(call: object, text: str, models: Collection[str]) -> FailureClass | None:
+    """Which call between servers failed. One that broke off in the network says nothing about its target."""
+    if not isinstance(call, str) or _CONNECTION.search(text):
+        return None
+    host, _, path = call.partition("/")
+    if host in models or host.partition(":")[0] in {host_name(name) for name in models}:
+        return "model"
+    return "verifier" if path.endswith("verify") else "environment"
+
+
+def host_name(server: str) -> str:
+    """What a server id is called on a project's network: `policy_model` -> `policy-model`."""
+    return _NO_LABEL.sub("-", server.lower()).strip("-")
 
 
 def _by_status_and_text(status: object, text: str, models: Collection[str]) -> FailureClass:

@@ -76,7 +76,11 @@ class Collector:
         self._store = store
         self._tally = tally
         self._options = options
-        self._models = frozenset(entry.name for entry in table.of_kind("responses_api_models"))
+        self._models = frozenset(
+            mark
+            for entry in table.of_kind("responses_api_models")
+            for mark in (entry.name, f"{entry.address.host}:{entry.address.port}")
+        )
         self._destinations: dict[str, _Destination] = {}
         self._run = uuid.uuid4().hex
         """Makes idempotency keys differ between runs against the same servers."""

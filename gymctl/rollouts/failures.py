@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from gymctl.contract.rollout import FAILURE_CLASS, Row
-from gymctl.transport import Answer, TransportError
+from gymctl.metrics.outcomes import FAILED_CALL
+from gymctl.transport import FAILED_CALL_HEADER, Answer, TransportError
 
 BODY_CHARACTERS = 2000
 _RETRYABLE = frozenset({429, 502, 503, 504})
@@ -63,12 +64,14 @@ def no_answer(error: TransportError) -> Row:
 def error_answer(answer: Answer) -> Row:
     """The environment server answered with an error status."""
     label = "agent_request_failed" if answer.status in _RETRYABLE else "agent_run_error"
+    call = answer.header(FAILED_CALL_HEADER)
     return {
         FAILURE_CLASS: label,
         "_ng_failure_type": "HTTPError",
         "_ng_failure_message": f"{answer.status} {answer.reason}".strip(),
         "_ng_failure_http_status": answer.status,
         "_ng_failure_response_body": _text(answer),
+        **({FAILED_CALL: call[:BODY_CHARACTERS]} if call is not None else {}),
     }
 
 

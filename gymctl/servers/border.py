@@ -10,11 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from types import TracebackType
+from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gymctl.servers.client import InnerServerError
 from gymctl.servers.wire import dumps
+from gymctl.transport import FAILED_CALL_HEADER, TransportError
 
 logger = logging.getLogger("gymctl.server")
 
@@ -61,7 +63,22 @@ class ErrorBorder:
             trace = (type(error), error, _own_frames(error.__traceback__))
             logger.error("%s %s failed", scope["method"], scope["path"], exc_info=trace)
             text = repr(error)
-        await answer.fail(text)
+        await answer.fail(text, failed_call(error))
+
+
+def failed_call(error: Exception) -> str | None:
+    """Host and path of the call that failed, the innermost one that is known: the collector reads from it
+    whether the model, the verifier or something else is to blame. Never a query or credentials."""
+    if isinstance(error, InnerServerError):
+        known = error.answer.header(FAILED_CALL_HEADER)
+        if known is not None:
+            return known
+        url = urlsplit(error.answer.url)
+    elif isinstance(error, TransportError):
+        url = urlsplit(error.url)
+    else:
+        return None
+    return f"{url.netloc.rpartition('@')[2]}{url.path}"
 
 
 def _only(error: Exception) -> Exception:
@@ -123,12 +140,14 @@ class _Sender:
         self.is_complete = message["type"] == "http.response.body" and not message.get("more_body")
         await self._send(message)
 
-    async def fail(self, text: str) -> None:
+    async def fail(self, text: str, failed_call: str | None = None) -> None:
         """500 with a JSON string; nothing when another answer is already on its way."""
         if self._has_begun:
             return
         body = dumps(text)
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+        if failed_call is not None:
+            headers.append((FAILED_CALL_HEADER.encode(), failed_call.encode("ascii", "replace")))
         await self._send({"type": "http.response.start", "status": 500, "headers": headers})
         await self._send({"type": "http.response.body", "body": body})
 
