@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 import traceback
 from collections.abc import Sequence
@@ -15,7 +16,6 @@ from gymctl.contract.part import ServerPart
 from gymctl.errors import ConfigError, GymctlError, ServerError
 from gymctl.servers.app import ServerApp
 
-MODULE_NAME = "server_app"
 _FRAMES = 4
 
 
@@ -31,11 +31,13 @@ def imported(entrypoint: str, folder: Path) -> ServerApp:
         raise ServerError(f"there is no `{entrypoint}` in the server folder", where=str(folder))
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
-    spec = importlib.util.spec_from_file_location(MODULE_NAME, path)
+    # A name of its own: several apps in one process (tests) must not take each other's annotations.
+    name = re.sub(r"\W", "_", f"server_app{path.resolve()}")
+    spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ServerError(f"`{entrypoint}` is not a Python file", where=str(path))
     module = importlib.util.module_from_spec(spec)
-    sys.modules[MODULE_NAME] = module
+    sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:

@@ -1,6 +1,6 @@
 """Reasoning tasks: procedural puzzles of the reasoning-gym package, scored by the package's own verifiers.
 
-A row names a task by `family`, `seed` and `index`; the verifier makes the same task again, so it needs no file.
+A row names a task by `family`, `seed` and `index`; the verifier makes it again, so it needs no file.
 """
 
 from __future__ import annotations

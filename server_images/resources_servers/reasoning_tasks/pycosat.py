@@ -31,7 +31,7 @@ def solve(clauses: Sequence[Clause]) -> list[int] | None:
 
 
 class _Search:
-    """Depth first with unit propagation; each clause is looked at only when one of two literals turns false."""
+    """Depth first with unit propagation; a clause is looked at when one of two literals turns false."""
 
     def __init__(self, clauses: Sequence[Clause]) -> None:
         self.variables = sorted({abs(literal) for clause in clauses for literal in clause})
@@ -95,7 +95,7 @@ class _Search:
         return True
 
     def _propagate(self, false_literal: int, queue: list[int]) -> bool:
-        """Move the watch of every clause that watched a literal which is now false; what cannot move is a unit."""
+        """Move the watch of each clause that watched this literal; what cannot move has one literal left."""
         kept: list[list[int]] = []
         watching = self.watchers.get(false_literal, [])
         for index, clause in enumerate(watching):

@@ -1,0 +1,77 @@
+"""Serve an app on a free port inside this process, over real HTTP: for tests and notebooks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from starlette.types import ASGIApp
+
+from gymctl.contract.part import ServerPart
+from gymctl.contract.servers import Address, ServerKind
+from gymctl.errors import ServerError
+from gymctl.servers import serve
+from gymctl.servers.load import load
+
+HOST = "127.0.0.1"
+
+
+@asynccontextmanager
+async def serving(app: ASGIApp) -> AsyncIterator[str]:
+    """The app's URL, for as long as the block lasts."""
+    sock = serve.listening(HOST, 0)
+    server = serve.QuietServer(serve.settings(app))
+    task = asyncio.create_task(server.serve(sockets=[sock]))
+    try:
+        while not server.started:
+            if task.done():
+                raise ServerError("the app did not start", details=[str(task.exception() or "")])
+            await asyncio.sleep(0.005)
+        yield f"http://{HOST}:{sock.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        await asyncio.wait([task])
+        sock.close()
+
+
+@asynccontextmanager
+async def serving_folder(
+    folder: Path,
+    name: str,
+    settings: Mapping[str, Any] | None = None,
+    neighbours: Mapping[str, str] | None = None,
+) -> AsyncIterator[str]:
+    """The server of a folder `<kind>/<implementation>`. `neighbours`: URLs it may call, by server id."""
+    kind: Any = folder.parent.name
+    part = make_part(name, kind, folder.name, settings, neighbours)
+    async with serving(load(part, folder)) as url:
+        yield url
+
+
+def make_part(
+    name: str,
+    kind: ServerKind,
+    implementation: str,
+    settings: Mapping[str, Any] | None = None,
+    neighbours: Mapping[str, str] | None = None,
+) -> ServerPart:
+    """A part as the host would write it, with project `test`."""
+    return ServerPart(
+        project="test",
+        name=name,
+        kind=kind,
+        implementation=implementation,
+        bind_host=HOST,
+        settings={"entrypoint": "app.py", **(settings or {})},
+        servers={other: _address(url) for other, url in (neighbours or {}).items()},
+        session_secret="a secret for tests",
+    )
+
+
+def _address(url: str) -> Address:
+    host, _, port = url.removeprefix("http://").rpartition(":")
+    # The kind of a neighbour does not matter to who calls it.
+    return Address(kind="resources_servers", implementation="any", host=host, port=int(port))
