@@ -33,7 +33,14 @@ KIND_SHORT: Mapping[ServerKind, str] = {
     "responses_api_agents": "agent",
     "environment_servers": "environment",
 }
-_REQUIREMENTS = ("requirements.txt", "pyproject.toml")
+# Installed in this order; the first two exclude each other. base.constraints keeps the versions that the base was
+# tested with: a conflict is then a clear message of the build, not a server that does not start.
+_CONSTRAINED = "--constraint /opt/venv/base.constraints"
+_INSTALLS = {
+    "requirements.txt": _CONSTRAINED,
+    "pyproject.toml": _CONSTRAINED,
+    "requirements-nodeps.txt": "--no-deps",
+}
 # Lines of a requirements file that need files beside it: -r, -c, -e, --find-links, ./pkg, ../pkg, file:
 _REFERS_TO_FILES = re.compile(
     r"^\s*(-[rcef]\b|--(requirement|constraint|editable|find-links)\b|\.{1,2}/|.*@\s*file:)", re.M
@@ -54,7 +61,7 @@ class Dockerfile:
     """A Dockerfile's text, or a Jinja2 template with its variables: rendered only when something is built."""
 
     source: str
-    variables: Mapping[str, str | bool | None] | None = None
+    variables: Mapping[str, object] | None = None
 
     def identity(self) -> str:
         return self.source if self.variables is None else f"{self.source}\0{sorted(self.variables.items())}"
@@ -173,14 +180,23 @@ def inputs_hash(parent: str, dockerfile: Dockerfile, context_digest: str) -> str
 
 
 def server_dockerfile(context: Context) -> Dockerfile:
-    """The folder's own Dockerfile, or the template for its requirements.txt or pyproject.toml."""
+    """The folder's own Dockerfile, or the template for its requirement files."""
     if "Dockerfile" in context.files:
         return Dockerfile(context.files["Dockerfile"].read_text("utf-8", "replace"))
     template = (bundled() / "templates" / "Dockerfile.server").read_text("utf-8")
-    requirements = next((name for name in _REQUIREMENTS if name in context.files), None)
-    whole_folder = False
-    if requirements is not None:
-        text = context.files[requirements].read_text("utf-8", "replace")
-        pattern = _REFERS_TO_FILES if requirements.endswith(".txt") else _PROJECT_NEEDS_ITSELF
-        whole_folder = pattern.search(text) is not None
-    return Dockerfile(template, {"requirements": requirements, "whole_folder": whole_folder})
+    texts = {
+        name: context.files[name].read_text("utf-8", "replace") for name in _INSTALLS if name in context.files
+    }
+    if "requirements.txt" in texts:
+        texts.pop("pyproject.toml", None)
+    texts = {name: text for name, text in texts.items() if not _is_empty(text)}
+    whole_folder = any(
+        (_REFERS_TO_FILES if name.endswith(".txt") else _PROJECT_NEEDS_ITSELF).search(text)
+        for name, text in texts.items()
+    )
+    installs = [(name, _INSTALLS[name]) for name in texts]
+    return Dockerfile(template, {"installs": installs, "whole_folder": whole_folder})
+
+
+def _is_empty(requirements: str) -> bool:
+    return all(not line.strip() or line.lstrip().startswith("#") for line in requirements.splitlines())

@@ -119,7 +119,25 @@ def test_a_folder_without_requirements_installs_nothing(tmp_path: Path) -> None:
 
 def test_pyproject_dependencies_are_installed(tmp_path: Path) -> None:
     folder = server(tmp_path, pyproject_toml='[project]\nname = "x"\ndependencies = ["tabulate"]')
-    assert "-r /tmp/pyproject.toml" in server_dockerfile(server_context(folder)).text()
+    assert "-r pyproject.toml" in server_dockerfile(server_context(folder)).text()
+
+
+def test_packages_without_their_dependencies_come_last(tmp_path: Path) -> None:
+    folder = server(tmp_path, requirements_txt="tabulate", pyproject_toml="[project]")
+    (folder / "requirements-nodeps.txt").write_text("zss")
+    text = server_dockerfile(server_context(folder)).text()
+    assert re.findall(r"uv pip install .*?(--no-deps)? -r (\S+)", text) == [
+        ("", "requirements.txt"),
+        ("--no-deps", "requirements-nodeps.txt"),
+    ]
+    assert text.count("source=requirements") == 2
+
+
+def test_requirements_of_comments_only_install_nothing(tmp_path: Path) -> None:
+    text = server_dockerfile(
+        server_context(server(tmp_path, requirements_txt="# nothing\n\n  # at all"))
+    ).text()
+    assert "pip install" not in text
 
 
 def test_a_dockerfile_of_the_folder_is_used_as_it_is(tmp_path: Path) -> None:
