@@ -33,8 +33,8 @@ KIND_SHORT: Mapping[ServerKind, str] = {
     "responses_api_agents": "agent",
     "environment_servers": "environment",
 }
-# Installed in this order; the first two exclude each other. base.constraints keeps the versions that the base was
-# tested with: a conflict is then a clear message of the build, not a server that does not start.
+# Installed in this order; the first two exclude each other. base.constraints keeps the versions that the base
+# was tested with: a conflict is then a clear message of the build, not a server that does not start.
 _CONSTRAINED = "--constraint /opt/venv/base.constraints"
 _INSTALLS = {
     "requirements.txt": _CONSTRAINED,
