@@ -104,7 +104,7 @@ def _reward(head: Headline, facts: RunFacts) -> str:
     if head.coverage < facts.min_coverage:
         return _range(head, facts)
     if head.mean is None:
-        return "no rollout was planned"
+        return "no rollout has a score" if head.planned else "no rollout was planned"
     tasks = _count(head.tasks_scored, "task")
     if head.interval is None:
         return f"{head.mean:.3f}   no interval: {_why_no_interval(head)}     {tasks}"

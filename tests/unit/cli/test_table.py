@@ -1,0 +1,141 @@
+"""The result table, character by character: what is shown, and what must never be shown alone."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from gymctl.cli.progress import block, line
+from gymctl.cli.table import RunFacts, duration, result_json, result_lines
+from gymctl.metrics.outcomes import Outcome
+from gymctl.metrics.tally import Tally
+
+RECORD = {"response": {"usage": {"input_tokens": 11_640, "output_tokens": 1_400}}}
+
+
+def facts(**more: Any) -> RunFacts:
+    return RunFacts(**{"title": "weather", "model": "luna-4", "seconds": 852.0, "min_coverage": 0.95, **more})
+
+
+def tally(script: list[list[float | str | None]]) -> Tally:
+    """One inner list per task: a reward, a failure class, or None for a rollout that was not run."""
+    made = Tally(repeats=max(len(rewards) for rewards in script) if script else 1)
+    for task, rewards in enumerate(script):
+        made.plan(task, len(rewards))
+        for result in rewards:
+            if isinstance(result, str):
+                made.add({"_ng_task_index": task}, Outcome(None, result, "why"), {})  # type: ignore[arg-type]
+            elif result is not None:
+                made.add({"_ng_task_index": task}, Outcome(result), RECORD)
+    return made
+
+
+def text(made: Tally, **more: Any) -> str:
+    return "\n".join(result_lines(made, facts(**more)))
+
+
+def test_a_good_run() -> None:
+    script: list[list[float | str | None]] = [[1, 1], [1, 0], [0, 0], [1, 0]] * 10 + [[1, "model"], [0, None]]
+    made = tally(script)
+    assert text(made, why_not_run="interrupted") == (
+        "weather · luna-4 · 42 tasks × 2\n"
+        "\n"
+        " reward      0.500   95 % 0.386 – 0.614     42 tasks, clustered by task\n"
+        " coverage    82 of 84 (97.6%)     if the 2 missing were all wrong 0.488, all right 0.512\n"
+        " pass@1      0.500   pass@2  0.750     over the 40 tasks with all 2 attempts\n"
+        " outcomes    scored 82 · failed 1 (model 1) · not run 1 (interrupted)\n"
+        " tokens      954.5 k in · 114.8 k out\n"
+        " time        14 m 12 s    0.1 rollouts/s"
+    )
+
+
+def test_under_the_floor_a_range_replaces_the_number() -> None:
+    made = tally([[1], [1], ["infrastructure"], ["infrastructure"]])
+    shown = text(made)
+    assert shown == (
+        "weather · luna-4 · 4 tasks × 1\n"
+        "\n"
+        " reward      0.500 – 1.000     coverage is under 95%: no single number\n"
+        " coverage    2 of 4 (50.0%)     if the 2 missing were all wrong 0.500, all right 1.000\n"
+        " outcomes    scored 2 · failed 2 (infrastructure 2)\n"
+        " tokens      23.3 k in · 2,800 out\n"
+        " time        14 m 12 s    0.0 rollouts/s"
+    )
+    as_json = result_json(made, facts())
+    assert (as_json["reward"], as_json["interval_95"], as_json["pass_at"]) == (None, None, [])
+    assert as_json["bounds"] == [0.5, 1.0]
+
+
+def test_nothing_scored_is_never_a_number() -> None:
+    made = tally([["model"], ["model"]])
+    assert " reward      0.000 – 1.000     coverage is under 95%: no single number" in text(made)
+    assert "no rollout has a score" in text(made, min_coverage=0.0)
+
+
+def test_a_perfect_small_run_keeps_a_width() -> None:
+    assert " reward      1.000   95 % 0.478 – 1.000     5 tasks, exact binomial over tasks" in text(
+        tally([[1]] * 5)
+    )
+
+
+def test_rewards_outside_of_the_unit_have_no_bounds() -> None:
+    shown = text(tally([[3.0], [3.0], ["model"]]), min_coverage=0.5)
+    assert " reward      3.000   no interval: all tasks scored the same     2 tasks" in shown
+    assert "bounds unknown: rewards leave 0 – 1" in shown
+
+
+def test_pooled_and_task_means_that_differ_are_explained() -> None:
+    assert "mean over rollouts 0.800" in text(tally([[1, 1, 1, 1], [0]]))
+    assert "mean over rollouts" not in text(tally([[1, 1], [0, 0]]))
+
+
+def test_a_scripted_model_is_labelled() -> None:
+    last = text(tally([[1]]), is_scripted=True).splitlines()[-1]
+    assert last == " scripted model: these answers come from a script, the score says nothing about a model"
+
+
+def test_an_empty_plan_has_a_table_too() -> None:
+    shown = text(tally([]))
+    assert "0 tasks" in shown
+    assert "no rollout was planned" in shown
+
+
+def test_json_is_complete_and_plain() -> None:
+    value = result_json(tally([[1, 0], [1, "verifier"]]), facts(min_coverage=0.5))
+    assert json.loads(json.dumps(value)) == value
+    assert value["rollouts"] == {
+        "planned": 4,
+        "scored": 3,
+        "limited": 0,
+        "failed": {"model": 0, "environment": 0, "verifier": 1, "infrastructure": 0, "bug": 0},
+        "not_run": 0,
+    }
+    assert value["pass_at"] == [{"k": 1, "value": 0.75, "tasks": 2}, {"k": 2, "value": 1.0, "tasks": 1}]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"), [(0.0, "0.0 s"), (59.94, "59.9 s"), (185, "3 m 05 s"), (7620, "2 h 07 m")]
+)
+def test_durations(seconds: float, shown: str) -> None:
+    assert duration(seconds) == shown
+
+
+def test_progress_shows_counts_reward_failures_and_the_slowest() -> None:
+    made = tally([[1], [0], ["model"], [None], [None], [None]])
+    made.running = {"3-0": 2.0, "4-0": 90.0}
+    shown = block(made, now=100.0, elapsed=100.0)
+    assert "3 of 6  50%   1 m 40 s left" in shown[0]
+    assert shown[1] == " scored 2 · failed 1 · running 2 · waiting 1"
+    assert " reward    0.500 ± " in shown[2]
+    assert shown[3] == " slowest   3-0 1 m 38 s · 4-0 10.0 s"
+    assert shown[4] == " failed    model 1"
+    logged = line(made, 100.0)
+    assert logged.startswith("  3 of 6 (50%) · reward 0.500 ± ")
+    assert logged.endswith(" · failed model 1 · running 2 · 1 m 40 s")
+
+
+def test_progress_of_an_empty_run() -> None:
+    assert "0 of 0" in block(Tally(), now=0.0, elapsed=0.0)[0]
+    assert "reward –" in line(Tally(), 0.0)
