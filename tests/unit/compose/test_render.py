@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml as pyyaml
+
+from gymctl.compose import yaml
+from gymctl.compose.names import HEAD, service_names
+from gymctl.compose.render import CONTAINER_USER, EngineFacts, Rendering, render, user
+from gymctl.config.model import Config
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "compose.yaml"
+SECRET = "sk-planted-$ecret-4711"
+
+
+@pytest.fixture
+def rendering(config: Config) -> Rendering:
+    services = [HEAD, *service_names(config.servers).values()]
+    return Rendering(
+        images={name: f"gymctl/{name.replace('_', '-')}:0123456789abcdef0123" for name in config.servers},
+        head_image="gymctl/base:0123456789abcdef0123",
+        part_digests={service: f"{number:016x}" for number, service in enumerate(services)},
+        folder="/home/you/project",
+        user="1000:1000",
+        engine=EngineFacts(api_version=(1, 44), cpus=2),
+    )
+
+
+def test_four_servers_render_to_the_golden_file(config: Config, rendering: Rendering) -> None:
+    text = yaml.dump(render(config, rendering), path=".gymctl/weather-1a2b/compose.yaml")
+    assert text == GOLDEN.read_text("utf-8")
+
+
+def test_the_file_says_the_same_after_reading_it_back(config: Config, rendering: Rendering) -> None:
+    document = pyyaml.safe_load(yaml.dump(render(config, rendering)))
+    assert list(document["services"]) == [
+        "head",
+        "weather",
+        "policy-model",
+        "weather-agent",
+        "weather-environment-server",
+    ]
+    assert document["services"]["weather"]["ports"] == [
+        {"target": 8000, "published": "15011", "host_ip": "127.0.0.1"}
+    ]
+
+
+def test_no_secret_stands_in_the_file(config: Config, rendering: Rendering) -> None:
+    text = yaml.dump(render(config, rendering))
+    assert SECRET not in text
+    assert SECRET.replace("$", "$$") not in text
+
+
+def test_dollar_signs_are_not_read_as_variables(config: Config, rendering: Rendering) -> None:
+    text = yaml.dump(render(config, replace(rendering, folder="/home/$USER/${HOME}")))
+    folder = pyyaml.safe_load(text)["services"]["head"]["labels"]["dev.gymctl.folder"]
+    assert folder == "/home/$$USER/$${HOME}"
+
+
+def test_every_container_is_closed(config: Config, rendering: Rendering) -> None:
+    for name, service in pyyaml.safe_load(yaml.dump(render(config, rendering)))["services"].items():
+        assert service["cap_drop"] == ["ALL"], name
+        assert service["security_opt"] == ["no-new-privileges:true"]
+        assert service["read_only"] is True
+        assert service["init"] is True
+        assert service["user"] == "1000:1000"
+        assert service["memswap_limit"] == service["mem_limit"]
+        assert service["pids_limit"] > 0
+        assert service["restart"] == "no"
+        assert service["pull_policy"] == "never"
+        assert all(port["host_ip"] == "127.0.0.1" for port in service["ports"])
+        assert all(mount["read_only"] for mount in service["volumes"])
+        assert "environment" not in service
+        assert "container_name" not in service
+
+
+def test_only_models_and_the_head_reach_the_host(config: Config, rendering: Rendering) -> None:
+    services = render(config, rendering).services
+    reaching = {name for name, service in services.items() if service.extra_hosts}
+    assert reaching == {"head", "policy-model"}
+
+
+def test_start_interval_is_left_out_for_engines_that_refuse_it(config: Config, rendering: Rendering) -> None:
+    old = replace(rendering, engine=EngineFacts(api_version=(1, 43), cpus=2))
+    assert "start_interval" not in yaml.dump(render(config, old))
+    assert "start_interval" in yaml.dump(render(config, rendering))
+
+
+def test_the_probe_is_valid_python_after_yaml_and_compose(config: Config, rendering: Rendering) -> None:
+    service = pyyaml.safe_load(yaml.dump(render(config, rendering)))["services"]["weather"]
+    code = service["healthcheck"]["test"][-1].replace("$$", "$")
+    compile(code, "probe", "exec")
+    assert r"\r\n" in code
+
+
+def test_root_never_runs_inside() -> None:
+    assert user(0, 0) == CONTAINER_USER
+    assert user(1000, 100) == "1000:100"
