@@ -44,6 +44,7 @@ START_INTERVAL_API = (1, 44)
 """Engine 25: from here on a health check may have a `start_interval`; older engines refuse the file."""
 DEFAULT_HOST = "unix:///var/run/docker.sock"
 GRACE_SECONDS = 10.0
+KEPT_LINES = 400
 _PLUGIN_PARENTS = ("/usr/local/lib", "/usr/local/libexec", "/usr/lib", "/usr/libexec")
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _URL_LOGIN = re.compile(r"(\w://)[^/\s@]+@")
@@ -243,7 +244,6 @@ class Engine:
         environ: Mapping[str, str] | None = None,
         cwd: Path | None = None,
         secrets: Collection[str] = (),
-        keep_lines: int = 400,
     ) -> Finished:
         """Run `docker ARGS` to its end and stream its lines (both streams) to `on_line`.
 
@@ -251,12 +251,7 @@ class Engine:
         are cut out of the lines and of the command that messages show.
         """
         return await run_command(
-            ("docker", *args),
-            on_line=on_line,
-            environ=environ,
-            cwd=cwd,
-            secrets=secrets,
-            keep_lines=keep_lines,
+            ("docker", *args), on_line=on_line, environ=environ, cwd=cwd, secrets=secrets
         )
 
 
@@ -295,8 +290,7 @@ def has_plugin(name: str) -> bool:
     if any(os.access(file, os.X_OK) for file in files):
         return True
     # A packaging we do not know: let the command itself tell.
-    asked = subprocess.run(["docker", name, "version"], capture_output=True, check=False, timeout=30)
-    return asked.returncode == 0
+    return subprocess.run(["docker", name, "version"], capture_output=True, check=False).returncode == 0
 
 
 def mask(text: str, secrets: Collection[str] = ()) -> str:
@@ -313,7 +307,6 @@ async def run_command(
     environ: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     secrets: Collection[str] = (),
-    keep_lines: int = 400,
 ) -> Finished:
     """`Engine.run` for any command."""
     # Shielded: a cancellation during the start must still find the process it has to end.
@@ -334,9 +327,10 @@ async def run_command(
         await _end(await starting)
         raise
     except FileNotFoundError:
-        raise PrerequisiteError(f"`{command[0]}` is not installed", hint=_install_hint()) from None
+        hint = _install_hint() if command[0] == "docker" else None
+        raise PrerequisiteError(f"`{command[0]}` is not installed", hint=hint) from None
     out: list[str] = []
-    last: deque[str] = deque(maxlen=keep_lines)
+    last: deque[str] = deque(maxlen=KEPT_LINES)
 
     def take(line: str) -> None:
         last.append(line)
