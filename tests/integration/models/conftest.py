@@ -39,9 +39,16 @@ fake = _module(REPO / "tests/fakes/openai_upstream.py", "openai_upstream")
 class Running:
     """A server that listens."""
 
-    def __init__(self, url: str, stop: Callable[[], Awaitable[Any]], pid: int = 0) -> None:
+    def __init__(
+        self,
+        url: str,
+        stop: Callable[[], Awaitable[Any]],
+        ended: Callable[[], Awaitable[int]] | None = None,
+        pid: int = 0,
+    ) -> None:
         self.url = url
         self.stop = stop
+        self.ended = ended
         self.pid = pid
 
     async def post(self, path: str, body: Any, **options: Any) -> tuple[int, Any]:
@@ -127,7 +134,7 @@ async def spawn(tmp_path: Path) -> AsyncIterator[Start]:
                 process.send_signal(signal.SIGTERM)
             return await process.wait()
 
-        running = Running(f"http://127.0.0.1:{port}", stop, process.pid)
+        running = Running(f"http://127.0.0.1:{port}", stop, process.wait, process.pid)
         await _ready(running, process)
         return running
 
