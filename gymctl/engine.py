@@ -244,6 +244,7 @@ class Engine:
         environ: Mapping[str, str] | None = None,
         cwd: Path | None = None,
         secrets: Collection[str] = (),
+        keep_lines: int = KEPT_LINES,
     ) -> Finished:
         """Run `docker ARGS` to its end and stream its lines (both streams) to `on_line`.
 
@@ -251,7 +252,12 @@ class Engine:
         are cut out of the lines and of the command that messages show.
         """
         return await run_command(
-            ("docker", *args), on_line=on_line, environ=environ, cwd=cwd, secrets=secrets
+            ("docker", *args),
+            on_line=on_line,
+            environ=environ,
+            cwd=cwd,
+            secrets=secrets,
+            keep_lines=keep_lines,
         )
 
 
@@ -307,6 +313,7 @@ async def run_command(
     environ: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     secrets: Collection[str] = (),
+    keep_lines: int = KEPT_LINES,
 ) -> Finished:
     """`Engine.run` for any command."""
     # Shielded: a cancellation during the start must still find the process it has to end.
@@ -330,7 +337,7 @@ async def run_command(
         hint = _install_hint() if command[0] == "docker" else None
         raise PrerequisiteError(f"`{command[0]}` is not installed", hint=hint) from None
     out: list[str] = []
-    last: deque[str] = deque(maxlen=KEPT_LINES)
+    last: deque[str] = deque(maxlen=keep_lines)
 
     def take(line: str) -> None:
         last.append(line)
