@@ -70,10 +70,8 @@ class Endpoint:
         meta = folder / "contexts" / "meta" / hashlib.sha256(name.encode()).hexdigest() / "meta.json"
         host = _json(meta).get("Endpoints", {}).get("docker", {}).get("Host")
         if not host:
-            raise PrerequisiteError(
-                f"the Docker context `{name}` has no engine address",
-                hint="`docker context ls` lists the contexts, `docker context use default` goes back",
-            )
+            hint = "`docker context ls` lists the contexts, `docker context use default` goes back"
+            raise PrerequisiteError(f"the Docker context `{name}` has no engine address", hint=hint)
         return cls(name, host)
 
     @property
@@ -194,10 +192,8 @@ class Engine:
             raise _no_answer(endpoint)
         engine = cls(endpoint, _facts(endpoint))
         if engine.facts.api < OLDEST_API:
-            raise PrerequisiteError(
-                f"Docker Engine {engine.facts.version} is too old; 20.10 or later is needed",
-                hint=_install_hint(),
-            )
+            what = f"Docker Engine {engine.facts.version} is too old; 20.10 or later is needed"
+            raise PrerequisiteError(what, hint=_install_hint())
         for plugin, name in (("compose", "Compose v2"), ("buildx", "buildx")):
             if not has_plugin(plugin):
                 raise PrerequisiteError(
