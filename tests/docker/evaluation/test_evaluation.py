@@ -1,0 +1,47 @@
+"""`gymctl eval` end to end with one container per server."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fakes import evaluations
+
+
+def things_of(folder: Path) -> list[str]:
+    """Containers and networks that carry the label of this folder's projects."""
+    projects = [path.name for path in (folder / ".gymctl").glob("*") if path.is_dir()]
+    found: list[str] = []
+    for project in projects:
+        label = f"label=dev.gymctl.project={project}"
+        for command in (["ps", "-a"], ["network", "ls"]):
+            listed = subprocess.run(
+                ["docker", *command, "-q", "--filter", label], capture_output=True, text=True, check=True
+            )
+            found += listed.stdout.split()
+    return found
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A user's folder; afterwards nothing of its projects may be left in the engine."""
+    yield tmp_path
+    assert things_of(tmp_path) == []
+
+
+def test_64_sessions_at_once_stay_apart(folder: Path) -> None:
+    evaluations.sessions_stay_apart(folder, "compose")
+
+
+def test_the_scripted_benchmark_has_its_known_score(folder: Path) -> None:
+    evaluations.scripted_weather_is_scored(folder, "compose")
+
+
+def test_a_real_small_model_is_evaluated(folder: Path) -> None:
+    evaluations.small_model_is_evaluated(folder, "compose")
+
+
+def test_eval_uses_a_project_that_is_up(folder: Path) -> None:
+    evaluations.running_project_is_used(folder, "compose")

@@ -1,0 +1,80 @@
+"""What `gymctl eval` promises, whichever runtime serves it: called by tests/integration and tests/docker."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from fakes.counting import counts_seen, expected, write_rows
+from fakes.program import gymctl, read_lines
+
+SLOW = "++policy_model.responses_api_models.scripted_model.faults.latency_ms=150"
+
+
+def sessions_stay_apart(folder: Path, runtime: str, *, rows: int = 64) -> None:
+    """64 rollouts at once over two tools each: every one reads its own count and is scored by it."""
+    write_rows(folder / "rows.jsonl", rows)
+    done = gymctl(
+        *("eval", "--resources-server", "counter", "--model-type", "scripted_model", "--runtime", runtime),
+        *("-i", "rows.jsonl", "-o", "out.jsonl", "--concurrency", rows, "--json", SLOW),
+        cwd=folder,
+    )
+    assert done.returncode == 0, done.stderr
+    seen = counts_seen(folder / "out.jsonl")
+    assert seen == {number: [expected(number)] for number in range(rows)}
+    assert [record["reward"] for record in read_lines(folder / "out.jsonl")] == [1.0] * rows
+
+
+def scripted_weather_is_scored(folder: Path, runtime: str) -> None:
+    """The bundled tool benchmark: its score is known, labelled as scripted, and its files are whole."""
+    done = gymctl("eval", "weather", "--runtime", runtime, "-k", "2", "-o", "out/weather.jsonl", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "reward      0.750" in done.stdout
+    assert "scripted model" in done.stdout
+    records = read_lines(folder / "out" / "weather.jsonl")
+    assert len(records) == 40
+    assert {(record["_ng_task_index"], record["_ng_rollout_index"]) for record in records} == {
+        (task, attempt) for task in range(20) for attempt in range(2)
+    }
+    assert len(read_lines(folder / "out" / "weather_materialized_inputs.jsonl")) == 40
+    [metrics] = json.loads((folder / "out" / "weather_aggregate_metrics.json").read_text())
+    assert metrics["_ng_environment_server"] == "weather_environment_server"
+    assert metrics["agent_metrics"]["mean/reward"] == 0.75
+    assert metrics["agent_metrics"]["num_repeats"] == 2
+
+
+def small_model_is_evaluated(folder: Path, runtime: str) -> None:
+    """A real model on real tasks, as in the demo: token ids and log probabilities come along."""
+    done = gymctl(
+        *("eval", "arithmetic", "--model-type", "llama_cpp_model", "--runtime", runtime),
+        *("--limit", "2", "-k", "2", "-o", "demo.jsonl", "--json"),
+        cwd=folder,
+    )
+    assert done.returncode == 0, done.stderr
+    records = read_lines(folder / "demo.jsonl")
+    assert len(records) == 4
+    for record in records:
+        last = record["response"]["output"][-1]
+        assert 0.0 <= record["reward"] <= 1.0
+        assert len(last["generation_token_ids"]) == len(last["generation_log_probs"]) > 0
+        assert all(isinstance(token, int) for token in last["prompt_token_ids"])
+
+
+def running_project_is_used(folder: Path, runtime: str) -> None:
+    """`up --detach`, `ps`, `eval --no-serve`, `logs`, `down`: the same project throughout."""
+    up = gymctl("up", "weather", "--detach", "--runtime", runtime, cwd=folder)
+    try:
+        assert up.returncode == 0, up.stderr
+        servers = json.loads(gymctl("ps", "--json", cwd=folder).stdout)
+        assert "weather_agent" in json.dumps(servers)
+        evaluated = gymctl("eval", "weather", "--no-serve", "-o", "out.jsonl", "--json", cwd=folder)
+        assert evaluated.returncode == 0, evaluated.stderr
+        assert len(read_lines(folder / "out.jsonl")) == 20
+        logs = gymctl("logs", "weather", cwd=folder)
+        assert logs.returncode == 0, logs.stderr
+    finally:
+        down = gymctl("down", cwd=folder)
+    assert down.returncode == 0, down.stderr
+    after = gymctl("eval", "weather", "--no-serve", "-o", "after.jsonl", cwd=folder)
+    assert after.returncode not in (0, 70), after.stderr
+    assert "Traceback" not in after.stderr

@@ -1,0 +1,45 @@
+"""The gymctl program as a user runs it, for end-to-end tests in either runtime."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+
+def gymctl(
+    *arguments: str | Path, cwd: Path, environ: Mapping[str, str] | None = None, timeout: float = 600
+) -> subprocess.CompletedProcess[str]:
+    """Run one command to its end in `cwd`."""
+    return subprocess.run(
+        [sys.executable, "-m", "gymctl", *map(str, arguments)],
+        cwd=cwd,
+        env={**os.environ, **(environ or {})},
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_bytes().split(b"\n") if line]
+
+
+def processes_below(folder: Path) -> list[int]:
+    """Processes that name `folder` in their command line or environment: ours that were left behind."""
+    found: list[int] = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            text = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
+        except OSError:
+            continue
+        if str(folder).encode() in text:
+            found.append(int(entry.name))
+    return found

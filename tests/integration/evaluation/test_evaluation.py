@@ -1,0 +1,33 @@
+"""`gymctl eval` end to end with local processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fakes import evaluations
+from fakes.program import processes_below
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A user's folder; afterwards none of its processes may be left."""
+    yield tmp_path
+    assert processes_below(tmp_path) == []
+
+
+def test_64_sessions_at_once_stay_apart(folder: Path) -> None:
+    evaluations.sessions_stay_apart(folder, "process")
+
+
+def test_the_scripted_benchmark_has_its_known_score(folder: Path) -> None:
+    evaluations.scripted_weather_is_scored(folder, "process")
+
+
+def test_a_real_small_model_is_evaluated(folder: Path) -> None:
+    evaluations.small_model_is_evaluated(folder, "process")
+
+
+def test_eval_uses_a_project_that_is_up(folder: Path) -> None:
+    evaluations.running_project_is_used(folder, "process")
