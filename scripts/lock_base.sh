@@ -7,7 +7,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-uv=$(command -v .venv/bin/uv || command -v uv) || { echo "lock: uv is missing; run \`make setup\`" >&2; exit 3; }
+uv=$(command -v .venv/bin/uv || command -v uv) || { echo "lock: uv is missing; run scripts/setup.sh dev" >&2; exit 3; }
 python=$(command -v .venv/bin/python || command -v python3)
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT

@@ -1,4 +1,4 @@
-"""Episodes, tasks and sessions as they cross between client, environment server, agent and resources server."""
+"""Episodes, tasks and sessions as they cross between client and servers (CONTRACT 5-7)."""
 
 from __future__ import annotations
 
