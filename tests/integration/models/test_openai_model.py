@@ -239,3 +239,38 @@ async def test_a_name_that_does_not_resolve_is_given_up(start, upstream):
     for _ in range(2):
         (endpoint,) = (await server.get("/gymctl/upstream"))[1]
         assert endpoint["state"] == "unresolvable"
+
+
+async def test_nulls_are_absent_at_every_level_and_unknown_keys_are_unknown_even_so(start, upstream):
+    server = await start("openai_model", **block(upstream))
+    schema = {"type": "object", "properties": {"day": None, "city": {"type": "string"}}}
+    row = {
+        "input": [{"role": "user", "content": "x", "status": None}],
+        "max_output_tokens": None,
+        "metadata": {"a": "b", "c": None},
+        "tools": [{"type": "function", "name": "f", "parameters": schema, "strict": None}],
+    }
+    assert (await server.post("/v1/responses", row))[0] == 200
+    assert upstream.asked[0].json == {
+        "input": [{"role": "user", "content": "x"}],
+        "metadata": {"a": "b"},
+        "tools": [
+            {
+                "type": "function",
+                "name": "f",
+                "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
+            }
+        ],
+        "model": "tiny-1",
+    }
+    status, answer = await server.post("/v1/responses", {**row, "colour": None})
+    assert status == 422
+    assert answer["detail"][0]["loc"] == ["body", "colour"]
+
+
+async def test_fields_that_chat_cannot_carry_are_500_and_name_the_field(start, upstream):
+    server = await start("openai_model", **block(upstream, upstream_dialect="chat"))
+    status, answer = await server.post("/v1/responses", {"input": "x", "previous_response_id": "r"})
+    assert status == 500
+    assert "previous_response_id" in answer
+    assert upstream.asked == []
