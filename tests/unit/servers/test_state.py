@@ -1,0 +1,103 @@
+"""The session store: what goes first when room is needed, what expires, what stays when it cannot close."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+from fastapi import HTTPException
+
+from gymctl.servers.state import SCORED_SECONDS, SessionState, SessionStore
+
+
+@dataclass
+class Count(SessionState):
+    value: int = 0
+    closed: list[str] = field(default_factory=list)
+    fails: bool = False
+
+    async def close(self) -> None:
+        if self.fails:
+            raise OSError("still busy")
+        self.closed.append("closed")
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def store(clock: Clock, maximum: int = 3) -> SessionStore:
+    return SessionStore(maximum=maximum, idle_seconds=1000, clock=clock)
+
+
+def test_each_session_has_its_own_object(clock):
+    sessions = store(clock)
+    sessions.get("a", Count).value = 1
+    assert sessions.get("a", Count).value == 1
+    assert sessions.get("b", Count).value == 0
+
+
+def test_an_open_session_is_never_given_up_for_a_new_one(clock):
+    sessions = store(clock)
+    for name in "abc":
+        sessions.get(name, Count)
+    with pytest.raises(HTTPException) as refused:
+        sessions.get("d", Count)
+    assert refused.value.status_code == 503
+    assert sessions.get("a", Count) is sessions.get("a", Count)
+
+
+def test_a_scored_session_makes_room_oldest_first(clock):
+    sessions = store(clock)
+    kept = {name: sessions.get(name, Count) for name in "abc"}
+    sessions.scored("b")
+    sessions.scored("a")
+    sessions.get("d", Count)
+    assert sessions.get("a", Count) is kept["a"]
+    sessions.get("e", Count)
+    assert len(sessions) == 3
+    assert sessions.get("c", Count) is kept["c"]
+
+
+async def test_sweep_forgets_idle_sessions_and_closes_them(clock):
+    sessions = store(clock)
+    scored, idle = sessions.get("scored", Count), sessions.get("idle", Count)
+    sessions.scored("scored")
+    clock.now = SCORED_SECONDS + 1
+    await sessions.sweep()
+    assert (scored.closed, idle.closed) == (["closed"], [])
+    clock.now = 999
+    sessions.get("used", Count)
+    clock.now = 1001
+    await sessions.sweep()
+    assert idle.closed == ["closed"]
+    assert len(sessions) == 1
+
+
+async def test_a_state_that_cannot_close_stays_and_can_be_closed_again(clock):
+    sessions = store(clock)
+    count = sessions.get("a", Count)
+    count.fails = True
+    with pytest.raises(OSError, match="still busy"):
+        await sessions.close("a")
+    assert sessions.get("a", Count) is count
+    count.fails = False
+    await sessions.close("a")
+    assert count.closed == ["closed"]
+    assert len(sessions) == 0
+
+
+async def test_one_state_that_cannot_close_does_not_keep_the_others(clock):
+    sessions = store(clock)
+    sessions.get("a", Count).fails = True
+    other = sessions.get("b", Count)
+    await sessions.close_all()
+    assert other.closed == ["closed"]
