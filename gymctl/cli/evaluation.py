@@ -56,13 +56,12 @@ class EvalFlags:
     @property
     def names_a_config(self) -> bool:
         chosen = self.selection
-        return bool(
-            chosen.config
-            or chosen.benchmark
-            or chosen.environment
-            or chosen.resources_server
-            or chosen.overrides
-        )
+        return bool(chosen.config or chosen.benchmark or chosen.environment or chosen.resources_server)
+
+    def override(self, key: str) -> str | None:
+        """The last value given for a key, as text: for what is needed without any config."""
+        pairs = [token.lstrip("+").partition("=") for token in self.selection.overrides]
+        return next((value for name, _, value in reversed(pairs) if name == key), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,19 +239,18 @@ class Evaluation:
                 await interrupts.shielded(stack.down())
 
     async def _running(self, transport: Transport) -> Served:
-        """The project that --no-serve means: the selected one, the only one of this folder, or port 11000."""
-        config = self._config
+        """What --no-serve means: the selected project, the head that is named, or the only one here."""
+        config, port = self._config, self._asked.override("head_server.port")
+        names = [] if port else [project.project for project in attach.projects()]
         if config is not None:
-            stack = await asyncio.to_thread(attach.running, config.project)
-            if stack is not None:
-                return Served(stack.table, stack)
+            names = [config.project]
+        stack = await asyncio.to_thread(attach.running, names[0]) if len(names) == 1 else None
+        if stack is not None:
+            return Served(stack.table, stack)
+        host = self._asked.override("head_server.host") or "127.0.0.1"
+        head = f"http://{host}:{port or HEAD_PORT}"
+        if config is not None:
             head = f"http://{config.head_host}:{config.head_port}"
-        else:
-            names = [project.project for project in attach.projects()]
-            stack = await asyncio.to_thread(attach.running, names[0]) if len(names) == 1 else None
-            if stack is not None:
-                return Served(stack.table, stack)
-            head = f"http://127.0.0.1:{HEAD_PORT}"
         return Served(await server_table(transport, head), None)
 
     def _planned_table(self) -> ServerTable:

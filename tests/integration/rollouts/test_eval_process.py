@@ -1,0 +1,144 @@
+"""`gymctl eval` as a user runs it, on local processes: a score, and every way of being stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+SLOW = "++policy_model.responses_api_models.scripted_model.faults={latency_ms: 400}"
+Eval = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def evaluate(tmp_path: Path) -> Iterator[Eval]:
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*arguments: str) -> subprocess.Popen[str]:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        command = [sys.executable, "-m", "gymctl", "eval", "weather", "--runtime", "process", "-o", "x.jsonl"]
+        process = subprocess.Popen(
+            [*command, f"++head_server.port={port}", *arguments],
+            cwd=tmp_path,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def servers(folder: Path) -> dict[str, int]:
+    """Pids of running servers that belong to a project of this folder, by the part file they were given."""
+    found: dict[str, int] = {}
+    for environ in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            variables = environ.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        for variable in variables:
+            name, _, value = variable.decode("utf-8", "replace").partition("=")
+            if name == "GYMCTL_PART" and value.startswith(str(folder)):
+                found[Path(value).stem] = int(environ.parent.name)
+    return found
+
+
+def lines(path: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in path.read_bytes().split(b"\n") if line] if path.exists() else []
+
+
+def wait_for_lines(path: Path, count: int, process: subprocess.Popen[str]) -> None:
+    end = time.monotonic() + 60
+    while len(lines(path)) < count:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def _wait_for_the_first_request(folder: Path, process: subprocess.Popen[str]) -> None:
+    """The output file is made just before it."""
+    end = time.monotonic() + 60
+    while not (folder / "x.jsonl").exists():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    time.sleep(0.5)
+
+
+def test_a_whole_evaluation(evaluate: Eval, tmp_path: Path) -> None:
+    process = evaluate("--limit", "3", "-k", "2", "--json")
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    result = json.loads(out)
+    assert (result["reward"], result["coverage"], result["is_scripted"]) == (1.0, 1.0, True)
+    assert result["rollouts"]["scored"] == 6
+    keys = sorted((row["_ng_task_index"], row["_ng_rollout_index"]) for row in lines(tmp_path / "x.jsonl"))
+    assert keys == [(task, rollout) for task in range(3) for rollout in range(2)]
+    (entry,) = json.loads((tmp_path / "x_aggregate_metrics.json").read_bytes())
+    assert entry["key_metrics"]["mean/reward"] == 1.0
+    assert servers(tmp_path) == {}
+
+
+def test_the_first_interrupt_drains_and_scores_what_is_done(evaluate: Eval, tmp_path: Path) -> None:
+    process = evaluate(SLOW, "-k", "40", "--concurrency", "4")
+    wait_for_lines(tmp_path / "x.jsonl", 4, process)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "draining" in err
+    assert "not run" in out
+    assert "interrupted" in out
+    assert "same command starts over" in err
+    done = len(lines(tmp_path / "x.jsonl"))
+    assert 4 <= done <= 16
+    assert f"scored {done} " in out
+    assert (tmp_path / "x_aggregate_metrics.json").exists()
+    assert servers(tmp_path) == {}
+
+
+def test_two_signals_stop_now_and_leave_whole_files(evaluate: Eval, tmp_path: Path) -> None:
+    slower = SLOW.replace("400", "5000")
+    process = evaluate(slower, "-k", "40", "--concurrency", "4")
+    _wait_for_the_first_request(tmp_path, process)
+    process.send_signal(signal.SIGTERM)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGTERM)
+    began = time.monotonic()
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 143, err
+    assert time.monotonic() - began < 20
+    assert lines(tmp_path / "x.jsonl") == []
+    assert "not run" in out
+    assert servers(tmp_path) == {}
+
+
+def test_a_killed_server_ends_the_run_with_its_name(evaluate: Eval, tmp_path: Path) -> None:
+    process = evaluate(SLOW, "-k", "40", "--concurrency", "4")
+    wait_for_lines(tmp_path / "x.jsonl", 2, process)
+    os.kill(servers(tmp_path)["weather"], signal.SIGKILL)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 5, err
+    assert "`weather` stopped (exit 137)" in err
+    assert "coverage is under 95%" in out
+    for record in lines(tmp_path / "x_failures.jsonl"):
+        assert record["_ng_failure_server"] == "weather"
+        assert "reward" not in record
+    assert len(lines(tmp_path / "x_failures.jsonl")) >= 1
+    assert servers(tmp_path) == {}
