@@ -99,7 +99,9 @@ async def _run(servers: Sequence[tuple[uvicorn.Config, socket.socket]]) -> bool:
 
 async def _serve(server: QuietServer, sock: socket.socket, stop: Any) -> None:
     """When one server ends (its start-up failed), the others end with it."""
-    await server.serve(sockets=[sock])
+    # uvicorn ends the whole process when its start-up failed; the others here want to stop in order.
+    with contextlib.suppress(SystemExit):
+        await server.serve(sockets=[sock])
     if not server.should_exit or not server.started:
         stop()
 

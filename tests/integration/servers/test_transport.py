@@ -1,0 +1,98 @@
+"""The retry rule: resent when it was never sent, or when the receiver knows it; never otherwise."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from gymctl import transport as module
+from gymctl.contract.part import Pool
+from gymctl.transport import Transport, TransportError
+
+ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nset-cookie: a=b=; path=/\r\nset-cookie: c=d\r\n\r\nok"
+
+
+@pytest.fixture(autouse=True)
+def short_pause(monkeypatch):
+    monkeypatch.setattr(module, "RETRY_SECONDS", 0.02)
+
+
+@asynccontextmanager
+async def raw_server(port: int, reply: Callable[[int], bytes]) -> AsyncIterator[list[bytes]]:
+    """Answers request n with `reply(n)` and hangs up; collects what it was sent."""
+    received: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        received.append(head)
+        writer.write(reply(len(received)))
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", port)
+    try:
+        yield received
+    finally:
+        server.close()
+
+
+async def test_a_refused_connection_is_tried_until_somebody_listens(transport, free_port):
+    call = asyncio.create_task(transport.call("POST", f"http://127.0.0.1:{free_port}/x", b""))
+    await asyncio.sleep(0.1)
+    assert not call.done()
+    async with raw_server(free_port, lambda n: ANSWER) as received:
+        answer = await call
+    assert (answer.status, answer.body, len(received)) == (200, b"ok", 1)
+    assert answer.cookies == {"a": "b=", "c": "d"}
+
+
+async def test_a_refused_connection_is_given_up_in_time(transport, free_port):
+    for seconds in (0, 0.1):
+        with pytest.raises(TransportError) as caught:
+            await transport.call("POST", f"http://127.0.0.1:{free_port}/x", b"", retry_seconds=seconds)
+        assert caught.value.kind == "transport_unreachable"
+        assert str(free_port) in str(caught.value)
+
+
+async def test_waiting_for_a_server_can_be_cancelled(transport, free_port):
+    call = asyncio.create_task(transport.call("GET", f"http://127.0.0.1:{free_port}/"))
+    await asyncio.sleep(0.05)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+
+
+async def test_a_broken_connection_is_not_resent(transport, free_port):
+    async with raw_server(free_port, lambda n: b"") as received:
+        with pytest.raises(TransportError) as caught:
+            await transport.call("POST", f"http://127.0.0.1:{free_port}/x", b"")
+    assert caught.value.kind == "transport_peer_drop"
+    assert len(received) == 1
+
+
+async def test_a_broken_connection_is_resent_with_the_same_key(transport, free_port):
+    broken = b"HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\ncut"
+    async with raw_server(free_port, lambda n: ANSWER if n == 3 else broken) as received:
+        answer = await transport.call("POST", f"http://127.0.0.1:{free_port}/x", b"", key="key-1")
+    assert answer.body == b"ok"
+    assert len(received) == 3
+    assert all(b"idempotency-key: key-1\r\n" in head for head in received)
+
+
+async def test_an_error_status_is_an_answer(transport, free_port):
+    gone = b"HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n"
+    async with raw_server(free_port, lambda n: gone) as received:
+        answer = await transport.call("POST", f"http://127.0.0.1:{free_port}/x", b"", key="k")
+    assert (answer.status, answer.reason, len(received)) == (503, "Busy", 1)
+
+
+def test_a_pool_is_shared_by_workers_and_must_not_vanish():
+    divided = Transport(Pool(limit=102400, limit_per_host=1024), workers=4)
+    assert (divided._limit, divided._limit_per_host) == (25600, 256)
+    unlimited = Transport(Pool(limit=0, limit_per_host=0), workers=4)
+    assert (unlimited._limit, unlimited._limit_per_host) == (0, 0)
+    with pytest.raises(ValueError, match="limit_per_host"):
+        Transport(Pool(limit_per_host=2), workers=4)
