@@ -31,6 +31,8 @@ UNREACHABLE_SECONDS = 10.0
 """A server that refuses connections for so long is lost."""
 DEATH_NOTICE_SECONDS = 2.0
 """A broken connection is often seen before the news of the death that broke it."""
+QUIET_SECONDS = 10.0
+"""Connections that break without a death do not each cost such a wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,7 @@ class Collector:
         """Makes idempotency keys differ between runs against the same servers."""
         self._is_watching = False
         self._news = asyncio.Event()
+        self._quiet_until = 0.0
 
     async def run(self, drain: asyncio.Event, deaths: AsyncIterator[Death] | None = None) -> None:
         """Collect all rollouts of the store's inputs. Raises ServerError when a server does not answer at
@@ -230,8 +233,10 @@ class Collector:
         return True
 
     async def _notice(self, destination: _Destination) -> None:
-        """Give the news of a death a moment to arrive."""
+        """Give the news of a death a moment to arrive; not again soon after a moment that brought none."""
         loop = asyncio.get_running_loop()
+        if loop.time() < self._quiet_until:
+            return
         end = loop.time() + self._options.death_notice_seconds
         while self._is_watching and destination.lost is None and loop.time() < end:
             self._news.clear()
@@ -239,6 +244,7 @@ class Collector:
                 async with asyncio.timeout_at(end):
                     await self._news.wait()
             except TimeoutError:
+                self._quiet_until = loop.time() + QUIET_SECONDS
                 return
 
     def _destination(self, name: str) -> _Destination:
