@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import signal
 import sys
 import tempfile
 import traceback
@@ -14,7 +15,7 @@ import typer.exceptions
 
 from gymctl import __version__
 from gymctl.cli.output import Console
-from gymctl.errors import EXIT_BUG, GymctlError
+from gymctl.errors import EXIT_BUG, GymctlError, Interrupted
 
 COMMANDS = ("eval", "up", "ps", "logs", "down", "doctor")
 GROUPS = ("config",)
@@ -82,6 +83,8 @@ def _run(arguments: list[str], *, is_debug: bool) -> int:
         if is_debug:
             traceback.print_exc()
         console.error(error)
+        if isinstance(error, Interrupted):
+            _ignore_signals()
         return error.exit_code
     except typer.exceptions.TyperException as error:
         # Typer brings a Click of its own; this is the one public base of its usage errors.
@@ -100,6 +103,12 @@ def _run(arguments: list[str], *, is_debug: bool) -> int:
         console.insist(_bug_report(error))
         return EXIT_BUG
     return code if isinstance(code, int) else 0
+
+
+def _ignore_signals() -> None:
+    """A second Ctrl+C while the interpreter ends must not change the exit code of the first."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _bug_report(error: Exception) -> str:
