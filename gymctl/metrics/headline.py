@@ -128,7 +128,9 @@ def interval(means: Sequence[float], *, is_unit: bool) -> Interval | None:
 def _clopper_pearson(successes: float, count: int) -> Interval:
     low = beta_quantile(0.025, successes, count - successes + 1) if successes > 0 else 0.0
     high = beta_quantile(0.975, successes + 1, count - successes) if successes < count else 1.0
-    return Interval(low, high, "clopper-pearson")
+    # A share of 1e-300 successes has a quantile below the smallest step of the search.
+    centre = successes / count
+    return Interval(min(low, centre), max(high, centre), "clopper-pearson")
 
 
 def _bounds(tasks: Sequence[TaskScore]) -> tuple[float, float]:

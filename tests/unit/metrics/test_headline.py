@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gymctl.metrics.headline import Headline, TaskScore, headline, interval, pass_at
@@ -133,6 +133,7 @@ def _run(script: list[list[float | None]], order: random.Random) -> tuple[Tally,
 
 
 @given(scripts, st.randoms(use_true_random=False))
+@example([[2.225073858507203e-309]], random.Random(0))
 def test_lower_mean_upper_and_counts_sum_to_the_plan(
     script: list[list[float | None]], order: random.Random
 ) -> None:
