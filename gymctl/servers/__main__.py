@@ -6,8 +6,8 @@ import logging
 import sys
 
 import orjson
-from fastapi import FastAPI
 from pydantic import ValidationError
+from starlette.applications import Starlette
 
 from gymctl.contract.part import HeadPart, ServerPart
 from gymctl.errors import ConfigError, GymctlError
@@ -35,7 +35,7 @@ def read_part() -> ServerPart | HeadPart:
         raise ConfigError(f"the part file is not JSON: {error}", where=str(path)) from error
 
 
-def worker() -> FastAPI:
+def worker() -> Starlette:
     """The app in one of several worker processes."""
     part = read_part()
     assert isinstance(part, ServerPart)

@@ -15,8 +15,9 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from fastapi import FastAPI, HTTPException
 from pydantic import Field
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -97,7 +98,7 @@ class AgentServer(Server):
     async def close_session(self, session: AgentSession) -> None:
         """Undo `open_session`. When it raises, the session can be closed again."""
 
-    def routes(self, app: FastAPI) -> None:
+    def routes(self, app: Starlette) -> None:
         super().routes(app)
         self.post(app, "/run", self._run, is_once_per_key=True)
         self.post(app, "/v1/responses", self._responses)

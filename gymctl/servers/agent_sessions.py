@@ -13,8 +13,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Annotated, Any, Literal
 
-from fastapi import HTTPException
 from pydantic import Field, field_validator
+from starlette.exceptions import HTTPException
 
 from gymctl.contract.episodes import EpisodeId, Strict, TaskId
 from gymctl.servers.recent import Recent

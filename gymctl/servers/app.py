@@ -9,8 +9,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fastapi import FastAPI
-from fastapi.exceptions import RequestValidationError
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
@@ -21,7 +21,7 @@ from gymctl.servers.border import ErrorBorder
 from gymctl.servers.liveness import Liveness
 from gymctl.servers.prefix import RolloutPrefix
 from gymctl.servers.session import SessionCookie, SessionMiddleware
-from gymctl.servers.wire import Json
+from gymctl.servers.wire import InvalidBody, Json
 
 if TYPE_CHECKING:
     from gymctl.servers.base import Server
@@ -43,19 +43,19 @@ class ServerApp:
 
     def __init__(self, server_class: type[Server]) -> None:
         self.server_class = server_class
-        self._app: FastAPI | None = None
+        self._app: Starlette | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._app is None:
             self._app = self.build(ServerPart.model_validate_json(part_path().read_bytes()))
         await self._app(scope, receive, send)
 
-    def build(self, part: ServerPart) -> FastAPI:
+    def build(self, part: ServerPart) -> Starlette:
         """The app for one part. Raises pydantic's ValidationError when the block does not fit the class."""
         return assemble(self.server_class(part))
 
 
-def assemble(server: Server) -> FastAPI:
+def assemble(server: Server) -> Starlette:
     """Outermost first: liveness pays for nothing below it, and every answer carries the session cookie."""
     part = server.part
     layers = [
@@ -66,19 +66,15 @@ def assemble(server: Server) -> FastAPI:
         layers.append(Middleware(SessionMiddleware, cookie=SessionCookie(server.label, part.session_secret)))
     layers.append(Middleware(ErrorBorder, server=server.label))
 
-    app = FastAPI(
-        title=part.name,
-        docs_url=None,
-        redoc_url=None,
-        openapi_url=None,
+    app = Starlette(
         middleware=layers,
+        exception_handlers={InvalidBody: _answer_invalid, HTTPException: _answer_refused},
         lifespan=_lifespan(server),
     )
     app.state.server = server
-    app.add_exception_handler(RequestValidationError, _answer_invalid)
 
     async def openapi(request: Request) -> Response:
-        return Json(server.openapi(app))
+        return Json(server.openapi())
 
     server.get(app, "/openapi.json", openapi)
     server.routes(app)
@@ -98,9 +94,14 @@ def _lifespan(server: Server) -> Callable[[Any], AbstractAsyncContextManager[Non
     return lifespan
 
 
+async def _answer_refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return Json({"detail": error.detail}, status_code=error.status_code, headers=error.headers)
+
+
 async def _answer_invalid(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)
-    errors = [_without_exceptions(item) for item in error.errors()]
+    assert isinstance(error, InvalidBody)
+    errors = [_without_exceptions(item) for item in error.errors]
     body = await request.body()
     logger.warning(
         "422 %s %s: %s; body: %.*r",

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar, get_type_hints
 
-from fastapi import FastAPI
 from pydantic import BaseModel, ConfigDict
+from starlette.applications import Starlette
 from starlette.routing import Route
 
 from gymctl.contract.part import ServerPart
@@ -82,20 +82,20 @@ class Server:
             finally:
                 await self.answers.close()
 
-    def routes(self, app: FastAPI) -> None:
+    def routes(self, app: Starlette) -> None:
         """Add the routes. Subclasses call `super().routes(app)` and then add their own."""
 
-    def post(self, app: FastAPI, path: str, endpoint: Endpoint, *, is_once_per_key: bool = False) -> None:
-        """A plain route: request in, response out, no dependency solving and no place in the schema.
+    def post(self, app: Starlette, path: str, endpoint: Endpoint, *, is_once_per_key: bool = False) -> None:
+        """A plain route: request in, response out.
 
         is_once_per_key: a repeat with the same `Idempotency-Key` gets the first answer.
         """
         handler = self.answers.wrap(endpoint) if is_once_per_key else endpoint
-        app.router.routes.append(Route(path, handler, methods=["POST"], include_in_schema=False))
+        app.router.routes.append(Route(path, handler, methods=["POST"]))
 
-    def get(self, app: FastAPI, path: str, endpoint: Endpoint) -> None:
-        app.router.routes.append(Route(path, endpoint, methods=["GET"], include_in_schema=False))
+    def get(self, app: Starlette, path: str, endpoint: Endpoint) -> None:
+        app.router.routes.append(Route(path, endpoint, methods=["GET"]))
 
-    def openapi(self, app: FastAPI) -> dict[str, Any]:
-        """The schema that `GET /openapi.json` answers: routes an author added with FastAPI's decorators."""
-        return app.openapi()
+    def openapi(self) -> dict[str, Any]:
+        """What `GET /openapi.json` answers: only what a client may offer to a model."""
+        return {"openapi": "3.1.0", "info": {"title": self.part.name, "version": "1"}, "paths": {}}

@@ -14,8 +14,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar
 
-from fastapi import FastAPI
 from pydantic import ConfigDict, Field, model_validator
+from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -113,7 +113,7 @@ class EnvironmentServer(Server):
         limit = self.config.max_concurrent_episodes
         self._admission = None if limit is None else asyncio.Semaphore(limit)
 
-    def routes(self, app: FastAPI) -> None:
+    def routes(self, app: Starlette) -> None:
         super().routes(app)
         self.post(app, "/run", self.run, is_once_per_key=True)
         self.post(app, "/aggregate_metrics", self.aggregate_metrics)

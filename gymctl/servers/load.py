@@ -9,8 +9,8 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from fastapi import FastAPI
 from pydantic import ValidationError
+from starlette.applications import Starlette
 
 from gymctl.contract.part import ServerPart
 from gymctl.errors import ConfigError, GymctlError, ServerError
@@ -19,7 +19,7 @@ from gymctl.servers.app import ServerApp
 _FRAMES = 4
 
 
-def load(part: ServerPart, folder: Path | None = None) -> FastAPI:
+def load(part: ServerPart, folder: Path | None = None) -> Starlette:
     """The app of a part, ready to serve. Raises ServerError or ConfigError, whose text names the mistake."""
     return built(imported(part.entrypoint, folder or Path.cwd()), part)
 
@@ -56,7 +56,7 @@ def imported(entrypoint: str, folder: Path) -> ServerApp:
     return app
 
 
-def built(app: ServerApp, part: ServerPart) -> FastAPI:
+def built(app: ServerApp, part: ServerPart) -> Starlette:
     try:
         return app.build(part)
     except ValidationError as error:

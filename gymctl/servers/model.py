@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar, TypeAlias
 
-from fastapi import FastAPI
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -54,7 +54,7 @@ class ModelServer(Server):
         answer = await self.responses(chat_over_responses.responses_params(params))
         return chat_over_responses.completion(parsed(answer))
 
-    def routes(self, app: FastAPI) -> None:
+    def routes(self, app: Starlette) -> None:
         super().routes(app)
         if type(self).responses is ModelServer.responses and type(self).chat is ModelServer.chat:
             raise TypeError(f"{type(self).__name__} implements neither `responses` nor `chat`")

@@ -15,8 +15,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar, Literal, TypeVar
 
-from fastapi import FastAPI
 from pydantic import BaseModel, ConfigDict, Field, field_validator
+from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
@@ -155,7 +155,7 @@ class ResourcesServer(Server):
             await asyncio.sleep(SWEEP_SECONDS)
             await self.sessions.sweep()
 
-    def routes(self, app: FastAPI) -> None:
+    def routes(self, app: Starlette) -> None:
         super().routes(app)
         self.post(app, "/seed_session", self._seed_session)
         self.post(app, "/close_session", self._close_session)
@@ -217,11 +217,12 @@ class ResourcesServer(Server):
     async def _reverify_mode(self, request: Request) -> Response:
         return Json(self.reverify_mode)
 
-    def openapi(self, app: FastAPI) -> dict[str, Any]:
+    def openapi(self) -> dict[str, Any]:
         """Only tools: clients offer every POST route of this schema to the model."""
-        schema = super().openapi(app)
-        paths = {f"/{tool.name}": {"post": _operation(tool)} for tool in self.tools}
-        return {**schema, "paths": {**schema.get("paths", {}), **paths}}
+        return {
+            **super().openapi(),
+            "paths": {f"/{tool.name}": {"post": _operation(tool)} for tool in self.tools},
+        }
 
 
 def _row_model(signature: Signature) -> type[BaseModel] | None:

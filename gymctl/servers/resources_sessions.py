@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from fastapi import HTTPException
+from starlette.exceptions import HTTPException
 
 from gymctl.contract.episodes import ResourcesSeed
 from gymctl.servers.recent import Recent

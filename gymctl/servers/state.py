@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from fastapi import HTTPException
+from starlette.exceptions import HTTPException
 
 logger = logging.getLogger("gymctl.server")
 

@@ -6,7 +6,6 @@ import json
 from typing import Any, TypeVar
 
 import orjson
-from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,6 +13,14 @@ from starlette.responses import Response
 M = TypeVar("M", bound=BaseModel)
 
 _ANY: TypeAdapter[Any] = TypeAdapter(Any)
+
+
+class InvalidBody(Exception):
+    """A body that is answered with 422; `errors` are pydantic's, their places counted from `body`."""
+
+    def __init__(self, errors: list[dict[str, Any]]) -> None:
+        super().__init__(errors)
+        self.errors = errors
 
 
 def loads(body: bytes) -> Any:
@@ -69,11 +76,11 @@ def validated(model: type[M], value: Any) -> M:
         raise body_error(error) from error
 
 
-def body_error(error: ValidationError) -> RequestValidationError:
+def body_error(error: ValidationError) -> InvalidBody:
     details = [{**item, "loc": ("body", *item["loc"])} for item in error.errors(include_url=False)]
-    return RequestValidationError(details)
+    return InvalidBody(details)
 
 
-def invalid(kind: str, loc: tuple[str | int, ...], message: str, value: Any) -> RequestValidationError:
+def invalid(kind: str, loc: tuple[str | int, ...], message: str, value: Any) -> InvalidBody:
     """A 422 of our own making, in the shape of pydantic's."""
-    return RequestValidationError([{"type": kind, "loc": ("body", *loc), "msg": message, "input": value}])
+    return InvalidBody([{"type": kind, "loc": ("body", *loc), "msg": message, "input": value}])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import pytest
-from fastapi import HTTPException
+from starlette.exceptions import HTTPException
 
 from gymctl.servers.state import SCORED_SECONDS, SessionState, SessionStore
 
