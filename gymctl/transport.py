@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import itertools
 import json
+import logging
 import socket
 from collections.abc import Mapping
 from contextvars import ContextVar
@@ -27,6 +29,8 @@ import orjson
 
 from gymctl.contract.part import Pool
 
+logger = logging.getLogger("gymctl.transport")
+
 ROLLOUT: ContextVar[str | None] = ContextVar("gymctl_rollout", default=None)
 """The rollout this task works on: taken from the URL or a header by servers, set per attempt on the host."""
 
@@ -35,6 +39,8 @@ KEY_HEADER = "idempotency-key"
 FAILED_CALL_HEADER = "x-gymctl-failed-call"
 """On an error of ours: host and path of the call between servers that it comes from."""
 RETRY_SECONDS = 0.5
+TOLD_EVERY = 20
+"""Attempts between two log lines of a call that does not get through."""
 KEEPALIVE_SECONDS = 15.0
 """Below the servers' 30 s, so that the client closes an idle connection first."""
 
@@ -194,14 +200,19 @@ class Transport:
     ) -> Answer:
         clock = asyncio.get_running_loop()
         give_up = None if retry_seconds is None else clock.time() + retry_seconds
-        while True:
+        for attempt in itertools.count(1):
             try:
                 return await self._once(method, url, body, headers)
             except TransportError as error:
                 is_safe = is_known or error.kind != "transport_peer_drop"
                 if not is_safe or (give_up is not None and clock.time() >= give_up):
                     raise
+                if attempt % TOLD_EVERY == 0:
+                    logger.warning(
+                        "%s %s: still trying after %d times (%s)", method, url, attempt, error.detail
+                    )
             await asyncio.sleep(RETRY_SECONDS)
+        raise AssertionError("count() does not end")
 
     async def _once(self, method: str, url: str, body: bytes | None, headers: dict[str, str]) -> Answer:
         if self._session is None:

@@ -192,7 +192,7 @@ class ResourcesServer(Server):
         values: dict[str, Any] = dict(self._seed_signature.state_of(self.sessions, session_id))
         if self._seed_model is not None:
             name = next(iter(self._seed_signature.own))
-            values[name] = validated(self._seed_model, row)
+            values[name] = validated(self._seed_model, _without_absent(self._seed_model, row))
         await self.seed(**values)
 
     async def _close_session(self, request: Request) -> Response:
@@ -202,7 +202,8 @@ class ResourcesServer(Server):
         return Json(ResourcesCloseResponse(resources_session_id=session_id))
 
     async def _verify(self, request: Request) -> Response:
-        question = validated(self._verify_model, await json_object(request))
+        body = _without_absent(self._verify_model, await json_object(request))
+        question = validated(self._verify_model, body)
         question.responses_create_params = completed(question.responses_create_params)
         session_id: str = request.session["session_id"]
         states = self._verify_signature.state_of(self.sessions, session_id)
@@ -233,6 +234,16 @@ def _row_model(signature: Signature) -> type[BaseModel] | None:
             raise TypeError(f"parameter `{name}` must be annotated with a pydantic model, got {hint!r}")
         return hint
     return None
+
+
+def _without_absent(model: type[BaseModel], row: dict[str, Any]) -> dict[str, Any]:
+    """Null is absent where the model has a default: tables give every row every column."""
+    absent = [
+        name
+        for name, field in model.model_fields.items()
+        if not field.is_required() and row.get(name, name) is None
+    ]
+    return {name: value for name, value in row.items() if name not in absent} if absent else row
 
 
 def _verify_model(signature: Signature) -> type[VerifyRequest]:

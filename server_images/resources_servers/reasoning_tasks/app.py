@@ -65,11 +65,13 @@ class Tasks:
         return best, chosen
 
     def _dataset(self, task: ReasoningTask) -> Any:
-        key = json.dumps([task.family, task.seed, task.config], sort_keys=True)
+        # Tables that give every row the settings of all families fill the foreign ones with null.
+        config = {name: value for name, value in task.config.items() if value is not None}
+        key = json.dumps([task.family, task.seed, config], sort_keys=True)
         dataset = self._datasets.get(key)
         if dataset is None or dataset.size <= task.index:
             package: Any = importlib.import_module(PACKAGE)
-            dataset = package.create_dataset(task.family, seed=task.seed, size=task.index + 1, **task.config)
+            dataset = package.create_dataset(task.family, seed=task.seed, size=task.index + 1, **config)
             self._datasets[key] = dataset
             if len(self._datasets) > self._maximum:
                 self._datasets.popitem(last=False)

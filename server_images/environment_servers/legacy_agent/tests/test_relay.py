@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -20,8 +18,7 @@ class FakeAgent:
     def __init__(self) -> None:
         self.seen: list[tuple[str, dict[str, str], dict[str, str], bytes]] = []
         self.status = 200
-        self.cancelled = asyncio.Event()
-        self.started = asyncio.Event()
+        self.url = ""
 
     async def run(self, request: Request) -> Response:
         body = await request.body()

@@ -46,6 +46,14 @@ async def test_verify_without_a_session_scores_a_new_count(start, client):
     assert (verdict.json()["reward"], verdict.json()["final_count"]) == (0.0, 0)
 
 
+async def test_null_in_a_row_counts_as_absent(start, client):
+    url = await start(IMAGE, "counter")
+    seeded = await client.post(f"{url}/seed_session", {"initial_count": None, **ROW})
+    assert seeded.status == 200
+    value = await client.post(f"{url}/get_counter_value", {}, cookies=seeded.cookies)
+    assert value.json() == {"count": 0}
+
+
 async def test_typed_seed_repeats_and_close_leaves_a_tombstone(start, client):
     url = await start(IMAGE, "counter")
     first = await client.post(f"{url}/seed_session", typed_seed("r-1", initial_count=5))
