@@ -13,6 +13,7 @@ from gymctl.errors import Interrupted, UsageError
 
 if TYPE_CHECKING:
     from gymctl.cli.interrupts import Interrupts
+    from gymctl.paths import ProjectPaths
     from gymctl.runtime.logs import LogLine, LogQuery
 
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?")
@@ -63,8 +64,12 @@ def command(
 async def _print(project: str | None, query: LogQuery, console: Console) -> None:
     import contextlib
 
-    from gymctl.cli.projects import find, secrets_of
+    from gymctl.cli.projects import find, kept, secrets_of
 
+    paths = kept(project)
+    if paths is not None:
+        await _print_kept(paths, query, console)
+        return
     stack = find(project)
     unknown = [name for name in query.servers if name not in stack.servers.values()]
     if unknown:
@@ -72,11 +77,28 @@ async def _print(project: str | None, query: LogQuery, console: Console) -> None
             f"no server `{unknown[0]}` in `{stack.project}`",
             hint=f"its servers: {', '.join(stack.servers.values())}",
         )
-    hidden = secrets_of(stack)
+    hidden = secrets_of(stack.paths)
     width = max(len(name) for name in stack.servers.values() if query.wants(name))
     async with contextlib.aclosing(stack.logs(query)) as lines:
         async for line in lines:
             console.data(shown(line, width, hidden))
+
+
+async def _print_kept(paths: ProjectPaths, query: LogQuery, console: Console) -> None:
+    """What is left of a project that is down: the logs of processes, and of containers that died."""
+    from dataclasses import replace
+
+    from gymctl.cli.projects import secrets_of
+    from gymctl.compose.names import legal
+    from gymctl.runtime.logs import follow_files
+
+    console.say(f"{paths.folder.name} is down; this was kept of its logs")
+    files = {path.stem: path for path in sorted(paths.logs.glob("*.log"))}
+    query = replace(query, servers=tuple(map(legal, query.servers)), follow=False)
+    hidden = secrets_of(paths)
+    width = max(map(len, files))
+    async for line in follow_files(files, query):
+        console.data(shown(line, width, hidden))
 
 
 def shown(line: LogLine, width: int, secrets: Collection[str]) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gymctl.errors import UsageError
 
 if TYPE_CHECKING:
+    from gymctl.paths import ProjectPaths
     from gymctl.runtime.running import RunningProject
 
 
@@ -35,14 +37,26 @@ def find(name: str | None) -> RunningProject:
     return attach.open_project(*known[name])
 
 
-def secrets_of(stack: RunningProject) -> Collection[str]:
-    """What must not be printed of a project that is up: the secrets in its parts, which only we can read."""
+def kept(name: str | None) -> ProjectPaths | None:
+    """A project that is down and has left logs: the one named, or the only one here when none is up."""
+    from gymctl.paths import ProjectPaths
+
+    folders = [path.parent for path in Path(".gymctl").glob("*/logs") if any(path.glob("*.log"))]
+    is_here = any(Path(".gymctl").glob("*/project.json"))
+    chosen = [folder for folder in folders if (folder.name == name if name else not is_here)]
+    if len(chosen) != 1 or (chosen[0] / "project.json").exists():
+        return None
+    return ProjectPaths(chosen[0])
+
+
+def secrets_of(paths: ProjectPaths) -> Collection[str]:
+    """What must not be printed of a project: the secrets in its parts, which only its owner can read."""
     import orjson
 
     from gymctl.config.masking import secrets_of as secrets_in
 
     found: set[str] = set()
-    for path in stack.paths.parts.glob("*.json"):
+    for path in paths.parts.glob("*.json"):
         try:
             found |= secrets_in(orjson.loads(path.read_bytes()))
         except (OSError, ValueError):

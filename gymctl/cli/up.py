@@ -111,7 +111,7 @@ async def _up(
     stack = await bring_up(config, choice=choice, reporter=reporter(console))
     console.say()
     console.say(f"ready in {time.monotonic() - began:.1f} s · head {stack.head_url}")
-    if detach:
+    if detach or stack.was_up:
         await stack.release()
         console.say(f"next: gymctl ps · gymctl logs -f · gymctl down {stack.project}")
         return

@@ -86,6 +86,8 @@ class HeadPart(BaseModel):
     """CONTRACT 2.2 elements with host addresses."""
     network_instances: list[dict[str, Any]]
     targets: list[HeadTarget]
+    waits_for_models: bool = True
+    """False: ready when all servers answered, whether or not the models behind them do."""
     spinup_timeout_seconds: float | None = 600.0
     log_level: str = "INFO"
 

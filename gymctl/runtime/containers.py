@@ -19,7 +19,7 @@ import docker.errors
 from gymctl.compose.names import HEAD
 from gymctl.compose.render import PROJECT_LABEL, SERVER_LABEL
 from gymctl.engine import Engine, Finished
-from gymctl.errors import EngineError, PrerequisiteError
+from gymctl.errors import EngineError, GymctlError, PrerequisiteError
 from gymctl.paths import ProjectPaths
 from gymctl.runtime import container_logs, events, logs, private, probe, state
 from gymctl.runtime.ready import PortTakenError
@@ -81,7 +81,7 @@ class ComposeStack(RunningProject):
         command = ("up", "-d", "--remove-orphans", "--no-build")
         finished = await self._compose(*command, on_line=read, secrets=secrets)
         if finished.exit_code != 0:
-            raise self._not_started(finished)
+            raise self.failure(finished)
         if removed:
             reporter.note(f"removed {', '.join(removed)}: no longer in the config")
 
@@ -188,7 +188,8 @@ class ComposeStack(RunningProject):
             restarts=int(known["RestartCount"]) if known else 0,
         )
 
-    def _not_started(self, finished: Finished) -> Exception:
+    def failure(self, finished: Finished) -> GymctlError:
+        """Why `up -d` failed, from what compose printed."""
         text = "\n".join(finished.last_lines)
         if match := _PORT_TAKEN.search(text):
             port = int(match[1] or match[2])

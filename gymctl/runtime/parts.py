@@ -130,6 +130,7 @@ def _head(config: Config, wiring: Wiring, view: View) -> HeadPart:
             HeadTarget(name=name, url=inside[name].url, kind=block.kind)
             for name, block in config.servers.items()
         ],
+        waits_for_models=config.settings.model_endpoint_readiness_timeout_seconds is not None,
         spinup_timeout_seconds=config.settings.server_spinup_timeout_seconds,
         log_level="DEBUG" if config.settings.verbose else "INFO",
     )

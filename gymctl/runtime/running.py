@@ -22,6 +22,8 @@ class RunningProject(ABC):
     def __init__(self, paths: ProjectPaths, state: ProjectState) -> None:
         self.paths = paths
         self.state = state
+        self.was_up = False
+        """Whether `bring_up` found it ready and had nothing to do."""
 
     @property
     def project(self) -> str:

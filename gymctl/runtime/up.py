@@ -180,6 +180,7 @@ async def _attempt(start: _Start, config: Config) -> RunningProject:
     if start.previous is not None and up_state is not None:
         if up_state.inputs == inputs and await _is_whole(start.previous):
             start.reporter.note(f"{config.project} is up already, nothing has changed")
+            start.previous.was_up = True
             return start.previous
         if launcher.name == "process":
             await tasks.finish(start.previous.down())

@@ -52,10 +52,13 @@ class Watch:
         return all(state.state == "ready" for state in self.states.values())
 
     @property
+    def _has_waiting(self) -> bool:
+        endpoints = (endpoint for state in self.states.values() for endpoint in state.endpoints)
+        return any(endpoint.state == "waiting" for endpoint in endpoints)
+
+    @property
     def is_ready(self) -> bool:
-        return self.has_all_answered and not any(
-            endpoint.state == "waiting" for state in self.states.values() for endpoint in state.endpoints
-        )
+        return self.has_all_answered and not (self._part.waits_for_models and self._has_waiting)
 
     @property
     def status(self) -> HeadStatus:

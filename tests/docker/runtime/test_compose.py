@@ -132,8 +132,8 @@ def test_a_server_that_crashes_on_import_is_reported_in_seconds(folder: Any, con
     assert "no_such_module_4711" in up.stderr
     assert containers.left() == []
     kept = folder.run("logs", "broken")
-    assert kept.returncode == 2
-    assert "no_such_module_4711" in (folder.parts.parent / "logs" / "broken.log").read_text()
+    assert kept.returncode == 0
+    assert "no_such_module_4711" in kept.stdout
 
 
 def test_a_server_that_needs_more_memory_is_reported_as_out_of_memory(folder: Any, containers: Any) -> None:

@@ -299,6 +299,35 @@ def test_a_model_endpoint_that_never_answers_is_named_with_its_key(folder: Folde
     assert folder.processes() == []
 
 
+def test_a_model_that_is_not_waited_for_does_not_keep_the_project_from_being_ready(folder: Folder) -> None:
+    folder.server("tiny")
+    up = folder.up(
+        "-d", "--model-type", "openai_model", "--model-url", "http://127.0.0.1:9/v1", "--model", "m",
+        "--model-api-key", "k", "++model_endpoint_readiness_timeout_seconds=0",
+    )  # fmt: skip
+    assert up.returncode == 0, up.stderr
+    with urllib.request.urlopen(f"http://127.0.0.1:{folder.head_port}/readyz") as answer:
+        assert answer.status == 200
+
+
+def test_logs_of_a_project_that_is_down_were_kept(folder: Folder) -> None:
+    folder.server("tiny")
+    assert folder.up("-d").returncode == 0
+    assert folder.run("down").returncode == 0
+    kept = folder.run("logs", "tiny")
+    assert kept.returncode == 0
+    assert "listens on" in kept.stdout
+
+
+def test_up_attached_on_a_project_that_is_up_returns(folder: Folder) -> None:
+    folder.server("tiny")
+    assert folder.up("-d").returncode == 0
+    again = folder.up(timeout=30)
+    assert again.returncode == 0
+    assert "is up already" in again.stderr
+    assert sorted(folder.processes()) == ["head", "tiny"]
+
+
 def test_without_an_engine_auto_runs_processes_and_says_so(folder: Folder) -> None:
     folder.server("tiny")
     folder.runtime = "auto"
