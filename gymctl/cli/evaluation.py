@@ -18,6 +18,7 @@ from gymctl.cli.table import RunFacts, file_lines, result_json, result_lines
 from gymctl.config.load import Selection, load
 from gymctl.config.masking import redact
 from gymctl.config.model import Config
+from gymctl.config.ports import with_free_head_port
 from gymctl.contract.part import Pool
 from gymctl.contract.servers import HEAD_PORT, ServerTable
 from gymctl.errors import EngineError, GymctlError, Interrupted, PrerequisiteError, RunError, ServerError
@@ -220,9 +221,13 @@ class Evaluation:
             yield found
             return
         assert self._config is not None
-        was_up = await asyncio.to_thread(_is_up, self._config.project)
+        was_up = await asyncio.to_thread(_already_up, self._config.project)
+        held = int(was_up.head_url.rpartition(":")[2]) if was_up is not None else None
+        config = with_free_head_port(self._config, held=held)
+        if was_up is None and config.head_port != self._config.head_port:
+            self._console.say(f"  head           {self._config.head_port} is taken, so at {config.head_port}")
         stack = await bring_up(
-            self._config,
+            config,
             choice=cast(RuntimeChoice, self._asked.runtime),
             reporter=reporter(self._console),
             concurrency=self._asked.concurrency,
@@ -230,7 +235,7 @@ class Evaluation:
         try:
             yield Served(stack.table, stack)
         finally:
-            if was_up:
+            if was_up is not None:
                 self._console.say(f"project {stack.project} was up before and stays up")
             elif self._asked.is_kept_up:
                 await interrupts.shielded(stack.release())
@@ -258,12 +263,12 @@ class Evaluation:
         return ServerTable.from_document(self._config.document)
 
 
-def _is_up(project: str) -> bool:
-    """Whether somebody started this project before us; an engine that is gone took its containers along."""
+def _already_up(project: str) -> Stack | None:
+    """The project when somebody started it before us; an engine that is gone took its containers along."""
     try:
-        return attach.running(project) is not None
+        return attach.running(project)
     except (EngineError, PrerequisiteError):
-        return False
+        return None
 
 
 def _is_scripted(run: Run, table: ServerTable) -> bool:

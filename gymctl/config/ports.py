@@ -46,6 +46,25 @@ def allocate(
     return replace(config, servers=servers, document=document)
 
 
+def with_free_head_port(config: Config, *, held: int | None = None) -> Config:
+    """For a project that nobody looks for at the default port: another one when that is taken.
+
+    `held` is the port at which the project is up already. A port that the user chose stays, and is reported
+    as taken by whoever starts the project.
+    """
+    is_chosen = str(config.origins.get("head_server.port", "default")) != "default"
+    if is_chosen or config.head_port == held:
+        return config
+    if held is None and is_free(config.head_host, config.head_port):
+        return config
+    document = copy.deepcopy(dict(config.document))
+    low, high = port_range(document)
+    used = {config.head_port, *_listed(document), *(block.port for block in config.servers.values())}
+    port = held or _free(config.head_host, None, low, high, used)
+    document["head_server"]["port"] = port
+    return replace(config, head_port=port, document=document)
+
+
 def is_free(host: str, port: int) -> bool:
     """Can a server bind here? An address of another machine is probed on loopback."""
     for address in (host, LOOPBACK):

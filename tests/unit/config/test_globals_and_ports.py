@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from gymctl.config.ports import allocate, is_free
+from gymctl.config.ports import allocate, is_free, with_free_head_port
 from gymctl.errors import ConfigError, PrerequisiteError
 
 SERVER = (
@@ -141,3 +141,27 @@ def test_a_port_somebody_listens_on_is_not_free() -> None:
         assert not is_free("127.0.0.1", port)
         assert not is_free("203.0.113.7", port)
     assert is_free("127.0.0.1", port)
+
+
+def test_a_taken_default_head_port_is_left_to_its_holder(stack, monkeypatch) -> None:
+    loaded = stack.load("model.yaml", "weather.yaml")
+    monkeypatch.setattr("gymctl.config.ports.is_free", lambda host, port: port != 11000)
+    config = with_free_head_port(loaded)
+    assert 10001 <= config.head_port <= 20000
+    assert config.head_port != 11000
+    assert config.document["head_server"]["port"] == config.head_port
+
+
+def test_the_head_port_of_a_project_that_is_up_is_kept(stack) -> None:
+    loaded = stack.load("model.yaml", "weather.yaml")
+    assert with_free_head_port(loaded, held=12345).head_port == 12345
+    assert with_free_head_port(loaded, held=11000) is loaded
+
+
+def test_a_head_port_that_the_user_chose_stays(stack) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        loaded = stack.load("model.yaml", "weather.yaml", overrides=(f"++head_server.port={port}",))
+        assert with_free_head_port(loaded) is loaded
