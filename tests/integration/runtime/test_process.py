@@ -328,6 +328,21 @@ def test_up_attached_on_a_project_that_is_up_returns(folder: Folder) -> None:
     assert sorted(folder.processes()) == ["head", "tiny"]
 
 
+def test_ctrl_c_while_packages_are_installed_leaves_no_half_environment(folder: Folder) -> None:
+    folder.server("tiny")
+    cache = folder.path / "cache"
+    uv_cache = os.environ.get("UV_CACHE_DIR") or str(Path.home() / ".cache" / "uv")
+    folder.environ = {"XDG_CACHE_HOME": str(cache), "UV_CACHE_DIR": uv_cache}
+    process = folder.start(*folder.up_arguments())
+    envs = cache / "gymctl" / "envs"
+    folder.wait_for(lambda: any(envs.glob(".*/bin/python")), process)
+    process.send_signal(signal.SIGINT)
+    output = finished(process)
+    assert process.returncode == 130, output
+    assert [path.name for path in envs.iterdir() if not path.name.endswith("-lock")] == []
+    assert str(envs) not in subprocess.run(["ps", "axww"], capture_output=True, text=True).stdout
+
+
 def test_without_an_engine_auto_runs_processes_and_says_so(folder: Folder) -> None:
     folder.server("tiny")
     folder.runtime = "auto"
