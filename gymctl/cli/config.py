@@ -23,19 +23,9 @@ def _group() -> None:
 
 
 @app.command()
+@flags.takes_selection
 def show(
-    tokens: flags.Tokens = None,
-    config: flags.ConfigFiles = None,
-    benchmark: flags.Benchmarks = None,
-    environment: flags.Environments = None,
-    resources_server: flags.ResourcesServers = None,
-    model_type: flags.ModelType = None,
-    agent_type: flags.AgentType = None,
-    search_dir: flags.SearchDirs = None,
-    model: flags.Model = None,
-    model_url: flags.ModelUrl = None,
-    model_api_key: flags.ModelApiKey = None,
-    project: flags.Project = None,
+    chosen: flags.Chosen,
     json: Annotated[bool, typer.Option("--json", help="JSON instead of YAML.")] = False,
     show_secrets: Annotated[bool, typer.Option("--show-secrets", help="Print secrets in clear.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before printing secrets.")] = False,
@@ -45,22 +35,7 @@ def show(
         _confirm_secrets()
     from gymctl.config.load import load
 
-    loaded = load(
-        flags.selection(
-            tokens,
-            config=config,
-            benchmark=benchmark,
-            environment=environment,
-            resources_server=resources_server,
-            model_type=model_type,
-            agent_type=agent_type,
-            search_dir=search_dir,
-            model=model,
-            model_url=model_url,
-            model_api_key=model_api_key,
-            project=project,
-        )
-    )
+    loaded = load(chosen.selection())
     _print(loaded, Console(), as_json=json, show_secrets=show_secrets)
 
 

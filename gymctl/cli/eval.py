@@ -51,19 +51,9 @@ Json = Annotated[bool, typer.Option("--json", help="The result as one JSON objec
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only the result, warnings and errors.")]
 
 
+@flags.takes_selection
 def command(
-    tokens: flags.Tokens = None,
-    config: flags.ConfigFiles = None,
-    benchmark: flags.Benchmarks = None,
-    environment: flags.Environments = None,
-    resources_server: flags.ResourcesServers = None,
-    model_type: flags.ModelType = None,
-    agent_type: flags.AgentType = None,
-    search_dir: flags.SearchDirs = None,
-    model: flags.Model = None,
-    model_url: flags.ModelUrl = None,
-    model_api_key: flags.ModelApiKey = None,
-    project: flags.Project = None,
+    chosen: flags.Chosen,
     output: Output = None,
     input: Input = None,
     limit: Limit = None,
@@ -92,20 +82,7 @@ def command(
 
     console = Console(is_quiet=quiet)
     asked = EvalFlags(
-        selection=flags.selection(
-            tokens,
-            config=config,
-            benchmark=benchmark,
-            environment=environment,
-            resources_server=resources_server,
-            search_dir=search_dir,
-            model_type=model_type,
-            agent_type=agent_type,
-            model=model,
-            model_url=model_url,
-            model_api_key=model_api_key,
-            project=project,
-        ),
+        selection=chosen.selection(),
         output=output,
         input=input,
         limit=limit,

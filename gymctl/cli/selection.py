@@ -1,15 +1,18 @@
 """The flags of every command that reads a config, and what a list of free tokens means (CONTRACT 1.7, 1.8).
 
-A command takes `tokens` and the aliases below as parameters and hands them to `selection(...)`. A token that
+A command is decorated with `takes_selection` and gets them all as one `Chosen`. A token that
 starts with `+` or `~`, or holds a `=`, is an override; one that ends in .yaml is a `--config`; any other
 word is a benchmark.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
 Tokens = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[BENCHMARK|FILE.yaml|+KEY=VALUE]...",
+        metavar="BENCHMARK|FILE.yaml|+KEY=VALUE",
         help="Benchmarks, config files, and overrides (`+a.b=v`, `++a.b=v`).",
         show_default=False,
     ),
@@ -71,38 +74,67 @@ Project = Annotated[
 ]
 
 
-def selection(
-    tokens: Sequence[str] | None = None,
-    *,
-    config: Sequence[str] | None = None,
-    benchmark: Sequence[str] | None = None,
-    environment: Sequence[str] | None = None,
-    resources_server: Sequence[str] | None = None,
-    search_dir: Sequence[str] | None = None,
-    model_type: str | None = None,
-    agent_type: str | None = None,
-    model: str | None = None,
-    model_url: str | None = None,
-    model_api_key: str | None = None,
-    project: str | None = None,
-) -> Selection:
-    """What a command line names, for `gymctl.config.load.load`."""
+def _flags(
+    tokens: Tokens = None,
+    config: ConfigFiles = None,
+    benchmark: Benchmarks = None,
+    environment: Environments = None,
+    resources_server: ResourcesServers = None,
+    model_type: ModelType = None,
+    agent_type: AgentType = None,
+    search_dir: SearchDirs = None,
+    model: Model = None,
+    model_url: ModelUrl = None,
+    model_api_key: ModelApiKey = None,
+    project: Project = None,
+) -> None:
+    """The parameters that `takes_selection` gives to a command, in the order of `--help`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What a command line names. Light until it is asked for the selection."""
+
+    given: Mapping[str, Any]
+
+    def selection(self) -> Selection:
+        return selection(**self.given)
+
+
+def takes_selection(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the selector flags; it receives them as its first parameter, one `Chosen`."""
+    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+    shared = list(inspect.signature(_flags, eval_str=True).parameters.values())
+    parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*shared, *own)]
+
+    @functools.wraps(command)
+    def with_flags(**given: Any) -> None:
+        chosen = {parameter.name: given.pop(parameter.name, None) for parameter in shared}
+        command(Chosen(chosen), **given)
+
+    # Typer reads both; the wrapped function's own would not name the flags.
+    with_flags.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    with_flags.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return with_flags
+
+
+def selection(tokens: Sequence[str] | None = None, **flags: Any) -> Selection:
+    """What tokens and flags (named as the fields of Selection, None where not given) select."""
     from gymctl.config.load import Selection  # OmegaConf and pydantic: 0.3 CPU seconds
 
     overrides, files, benchmarks = sort_tokens(tokens or ())
+    given = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in flags.items()
+        if value is not None
+    }
     return Selection(
-        config=(*(config or ()), *files),
-        benchmark=(*(benchmark or ()), *benchmarks),
-        environment=tuple(environment or ()),
-        resources_server=tuple(resources_server or ()),
-        search_dir=tuple(search_dir or ()),
-        overrides=tuple(overrides),
-        model_type=model_type,
-        agent_type=agent_type,
-        model=model,
-        model_url=model_url,
-        model_api_key=model_api_key,
-        project=project,
+        **{
+            **given,
+            "config": (*given.get("config", ()), *files),
+            "benchmark": (*given.get("benchmark", ()), *benchmarks),
+            "overrides": tuple(overrides),
+        }
     )
 
 

@@ -29,19 +29,9 @@ RuntimeOption = Annotated[
 ]
 
 
+@flags.takes_selection
 def command(
-    tokens: flags.Tokens = None,
-    config: flags.ConfigFiles = None,
-    benchmark: flags.Benchmarks = None,
-    environment: flags.Environments = None,
-    resources_server: flags.ResourcesServers = None,
-    model_type: flags.ModelType = None,
-    agent_type: flags.AgentType = None,
-    search_dir: flags.SearchDirs = None,
-    model: flags.Model = None,
-    model_url: flags.ModelUrl = None,
-    model_api_key: flags.ModelApiKey = None,
-    project: flags.Project = None,
+    chosen: flags.Chosen,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Return when ready; servers go on.")] = False,
     runtime: RuntimeOption = "auto",
     wait: Annotated[
@@ -59,22 +49,7 @@ def command(
     from gymctl.config.load import load
 
     console = Console(is_quiet=quiet)
-    loaded = load(
-        flags.selection(
-            tokens,
-            config=config,
-            benchmark=benchmark,
-            environment=environment,
-            resources_server=resources_server,
-            model_type=model_type,
-            agent_type=agent_type,
-            search_dir=search_dir,
-            model=model,
-            model_url=model_url,
-            model_api_key=model_api_key,
-            project=project,
-        )
-    )
+    loaded = load(chosen.selection())
     for warning in loaded.warnings:
         console.insist(f"warning: {warning}")
     if wait is not None:
