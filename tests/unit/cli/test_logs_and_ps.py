@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import pytest
+
+from gymctl.cli.logs import seconds, shown
+from gymctl.cli.ps import _row
+from gymctl.errors import UsageError
+from gymctl.runtime.logs import LogLine
+from gymctl.runtime.stack import ServerStatus
+
+
+@pytest.mark.parametrize(
+    ("age", "expected"), [("90", 90), ("90s", 90), ("10m", 600), ("1h30m", 5400), ("2h", 7200), ("1m5s", 65)]
+)
+def test_ages_are_read_as_people_write_them(age: str, expected: float) -> None:
+    assert seconds(age) == expected
+
+
+@pytest.mark.parametrize("age", ["", "yesterday", "10 m", "-5", "m"])
+def test_what_is_no_age_is_a_usage_error(age: str) -> None:
+    with pytest.raises(UsageError):
+        seconds(age)
+
+
+def test_a_log_line_names_its_server_once_and_no_secret() -> None:
+    line = LogLine("weather", "(weather) INFO key sk-planted-4711")
+    assert shown(line, 9, {"sk-planted-4711"}) == "weather    INFO key ****"
+
+
+def test_a_dead_server_shows_why_it_ended() -> None:
+    dead = ServerStatus("weather", "resources_servers", "failed", "http://127.0.0.1:1", exit_code=3)
+    assert _row(dead) == ("weather", "resources", "failed (exit 3)", "-", "http://127.0.0.1:1", "-")
+    hungry = ServerStatus(
+        "weather", "resources_servers", "failed", None, exit_code=137, was_out_of_memory=True
+    )
+    assert _row(hungry)[2] == "failed (out of memory)"
