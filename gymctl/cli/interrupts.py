@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from gymctl.errors import Interrupted
+from gymctl.runtime.tasks import finish
 
 T = TypeVar("T")
 
@@ -49,17 +50,7 @@ class Interrupts:
     async def shielded(self, work: Awaitable[T]) -> T:
         """Await `work` to its end; signals meanwhile are only counted, a cancellation arrives afterwards."""
         with self.cleanup():
-            task = asyncio.ensure_future(work)
-            cancelled: asyncio.CancelledError | None = None
-            while not task.done():
-                try:
-                    await asyncio.wait({task})
-                except asyncio.CancelledError as error:
-                    cancelled = error
-            if cancelled is not None:
-                task.exception()  # retrieved: the cancellation is the news
-                raise cancelled
-            return task.result()
+            return await finish(work)
 
     def _on_signal(self, number: int) -> None:
         is_first = self.received is None

@@ -24,7 +24,8 @@ async def group() -> AsyncIterator[asyncio.TaskGroup]:
 
 
 async def finish(work: Awaitable[T]) -> T:
-    """Await `work` to its end; a cancellation that comes meanwhile is raised afterwards."""
+    """Await `work` to its end; a cancellation that comes meanwhile is raised afterwards, unless `work` failed:
+    that something could not be stopped is the bigger news."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
@@ -32,7 +33,7 @@ async def finish(work: Awaitable[T]) -> T:
             await asyncio.wait({task})
         except asyncio.CancelledError as error:
             cancelled = error
+    result = task.result()
     if cancelled is not None:
-        task.exception()  # retrieved: the cancellation is the news
         raise cancelled
-    return task.result()
+    return result

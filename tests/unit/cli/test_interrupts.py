@@ -96,6 +96,22 @@ async def test_shielded_returns_the_result_and_raises_its_error() -> None:
         await interrupts.shielded(bad())
 
 
+async def test_a_failed_taking_down_is_reported_also_after_a_signal() -> None:
+    async def down() -> None:
+        await raise_signal(signal.SIGINT)
+        raise ValueError("a container stayed")
+
+    async def main(interrupts: Interrupts) -> None:
+        try:
+            await raise_signal(signal.SIGINT)
+            await asyncio.sleep(30)
+        finally:
+            await interrupts.shielded(down())
+
+    with pytest.raises(ValueError, match="a container stayed"):
+        await Interrupts(lambda _: None).run(main)
+
+
 async def test_a_command_without_signals_returns_its_value() -> None:
     async def main(_: Interrupts) -> str:
         return "done"
