@@ -24,8 +24,10 @@ async def group() -> AsyncIterator[asyncio.TaskGroup]:
 
 
 async def finish(work: Awaitable[T]) -> T:
-    """Await `work` to its end; a cancellation that comes meanwhile is raised afterwards, unless `work` failed:
-    that something could not be stopped is the bigger news."""
+    """Await `work` to its end; a cancellation that comes meanwhile is raised afterwards.
+
+    When `work` failed, its error is raised instead: that something could not be stopped is the bigger news.
+    """
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
