@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from gymctl.compose.addresses import HEAD_HOST_VIEW_PORT, HOST_GATEWAY, published_host
 from gymctl.compose.limits import Limits, limits
 from gymctl.compose.model import Healthcheck, Logging, Mount, Network, Port, Project, Service
+from gymctl.compose.mounts import mounts
 from gymctl.compose.names import HEAD, service_names
 from gymctl.config.model import Config
 from gymctl.contract.part import PART_PATH, SERVER_PORT
@@ -95,6 +96,7 @@ def _server(config: Config, server: str, service: str, rendering: Rendering) -> 
         allowed=limits(server, block.settings, host_cpus=rendering.engine.cpus),
         labels={SERVER_LABEL: server, KIND_LABEL: block.kind},
         may_reach_host=block.kind == "responses_api_models",
+        mounted=mounts(server, block.settings),
     )
 
 
@@ -108,6 +110,7 @@ def _service(
     allowed: Limits,
     labels: Mapping[str, str],
     may_reach_host: bool,
+    mounted: tuple[Mount, ...] = (),
 ) -> Service:
     return Service(
         image=image,
@@ -115,7 +118,7 @@ def _service(
         entrypoint=("python", "-m", "gymctl.servers"),
         user=rendering.user,
         ports=(port,),
-        volumes=(Mount(source=f"./parts/{service}.json", target=PART_PATH),),
+        volumes=(Mount(source=f"./parts/{service}.json", target=PART_PATH), *mounted),
         healthcheck=_healthcheck(port.target, rendering.engine.api_version),
         mem_limit=allowed.memory,
         memswap_limit=allowed.memory,

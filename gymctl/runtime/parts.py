@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from gymctl.compose import limits
+from gymctl.compose import limits, mounts
 from gymctl.compose.addresses import (
     HEAD_HOST_VIEW_PORT,
     View,
@@ -96,8 +96,9 @@ def _called(config: Config, block: ServerBlock) -> list[str]:
 
 def _settings(settings: Mapping[str, Any], address: Address, *, is_model: bool, view: View) -> dict[str, Any]:
     inner = {**settings, "host": address.host, "port": address.port}
-    if limits.declares(settings):
-        del inner[limits.KEY]
+    for ours in (limits, mounts):
+        if ours.declares(settings):
+            del inner[ours.KEY]
     return _dialable(inner) if is_model and view.name == "network" else inner
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from gymctl.compose.addresses import HOST_GATEWAY, LOOPBACK, is_loopback_url, published_host
+from gymctl.compose.mounts import mounts as wanted_mounts
 from gymctl.compose.names import HEAD
 from gymctl.config.masking import redact
 from gymctl.config.model import Config
@@ -53,6 +54,14 @@ async def ports(config: Config, *, own: Collection[int] = ()) -> None:
         return
     holders = [await holder(item.host, item.port) for item in taken]
     raise port_taken(list(zip(taken, holders, strict=True)))
+
+
+def mounts(config: Config) -> None:
+    """Every file and folder that a server wants to read is there."""
+    for name, block in config.servers.items():
+        for mount in wanted_mounts(name, block.settings):
+            if not Path(mount.source).exists():
+                raise PrerequisiteError(f"{mount.source} does not exist", where=f"{name}….mounts")
 
 
 def port_taken(rows: list[tuple[Wanted, Holder]]) -> PrerequisiteError:

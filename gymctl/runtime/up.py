@@ -70,7 +70,6 @@ async def bring_up(
     concurrency: connections that the caller means to hold; checked against what the engine survives. When a
     start fails or is cancelled, everything that belongs to the project has been stopped and removed.
     """
-    began = time.monotonic()
     paths = ProjectPaths.of(config.project, base)
     _make_folder(paths)
     with lock.held(paths.lock, "up"):
@@ -83,11 +82,12 @@ async def bring_up(
                 hint=f"gymctl down {config.project}, then again",
             )
         held = _ports_of(previous)
+        preflight.mounts(config)
         await preflight.ports(config, own=held)
         await launcher.preflight(config, reporter)
         _warn_of_proxy(launcher, concurrency, reporter)
         await launcher.prepare(config, reporter)
-        return await _with_ports(_Start(config, launcher, paths, previous, known, reporter, began))
+        return await _with_ports(_Start(config, launcher, paths, previous, known, reporter))
 
 
 async def choose(
@@ -147,7 +147,6 @@ class _Start:
     """The same project, when it is up already."""
     known: ProjectState | None
     reporter: Reporter
-    began: float
 
 
 async def _with_ports(start: _Start) -> RunningProject:
@@ -204,9 +203,10 @@ async def _attempt(start: _Start, config: Config) -> RunningProject:
 
 async def _started(stack: RunningProject, start: _Start, config: Config) -> RunningProject:
     state.save(start.paths, stack.state)
+    began = time.monotonic()  # building images is no server's fault
     try:
         await start.launcher.start(stack, config, start.reporter)
-        await ready.wait(stack, config, start.reporter, began=start.began)
+        await ready.wait(stack, config, start.reporter, began=began)
     except BaseException:
         start.reporter.progress("stopping what was started")
         await tasks.finish(stack.down())

@@ -47,6 +47,15 @@ def test_the_file_says_the_same_after_reading_it_back(config: Config, rendering:
     ]
 
 
+def test_files_of_the_host_are_mounted_beside_the_part(config: Config, rendering: Rendering) -> None:
+    block = config.servers["policy_model"]
+    mounting = replace(block, settings={**block.settings, "mounts": ["/data/x.gguf"]})
+    project = render(replace(config, servers={**config.servers, "policy_model": mounting}), rendering)
+    sources = [mount.source for mount in project.services["policy-model"].volumes]
+    assert sources == ["./parts/policy-model.json", "/data/x.gguf"]
+    assert [mount.source for mount in project.services["weather"].volumes] == ["./parts/weather.json"]
+
+
 def test_no_secret_stands_in_the_file(config: Config, rendering: Rendering) -> None:
     text = yaml.dump(render(config, rendering))
     assert SECRET not in text

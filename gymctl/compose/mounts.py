@@ -1,0 +1,50 @@
+"""Files of the host that a server may read: a block's optional `mounts`, absolute paths, read-only.
+
+    policy_model:
+      responses_api_models:
+        llama_cpp_model:
+          model_path: /data/models/other.gguf
+          mounts: [/data/models]
+
+Each is mounted at its own path, so that one configuration holds in containers and in local processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import Any
+
+from gymctl.compose.model import Mount
+from gymctl.errors import ConfigError
+
+KEY = "mounts"
+RESERVED = ("/", "/dev", "/etc", "/opt", "/proc", "/run", "/srv", "/sys", "/tmp", "/usr", "/var")
+"""Over these the image or the engine lays its own; what is below /opt, /srv or /var of the host is fine."""
+
+
+def declares(settings: Mapping[str, Any]) -> bool:
+    """Whether a block's `mounts` is ours: a list. Anything else belongs to the implementation."""
+    return isinstance(settings.get(KEY), list)
+
+
+def mounts(server: str, settings: Mapping[str, Any]) -> tuple[Mount, ...]:
+    """The mounts of one server. Raises ConfigError for a path that cannot be mounted at its own place."""
+    if not declares(settings):
+        return ()
+    paths = [_checked(server, value) for value in settings[KEY]]
+    return tuple(Mount(source=path, target=path) for path in dict.fromkeys(paths))
+
+
+def _checked(server: str, value: object) -> str:
+    where = f"{server}…{KEY}"
+    if not isinstance(value, str) or not PurePosixPath(value).is_absolute() or ".." in value.split("/"):
+        raise ConfigError(
+            f"`{KEY}` takes absolute paths of this machine, got {value!r}",
+            where=where,
+            hint="each is mounted read-only at its own path",
+        )
+    path = str(PurePosixPath(value))
+    if path in RESERVED:
+        raise ConfigError(f"`{path}` cannot be mounted: it is the image's own", where=where)
+    return path
