@@ -13,9 +13,8 @@ demo: ## set everything up and evaluate a small real model on real tasks
 	@scripts/setup.sh run
 	@$(BIN)/gymctl eval arithmetic --model-type llama_cpp_model --limit 20 -k 2 --output results/demo.jsonl
 
-test: ## set everything up and run all tests
-	@scripts/setup.sh dev
-	@scripts/test.sh
+test: ## set everything up and run all tests (ARGS="tests/unit -k name" selects)
+	@scripts/test.sh $(ARGS)
 
 engine: ## install and start a Docker engine (Debian or Ubuntu, as root)
 	@scripts/ensure_docker.sh

@@ -206,6 +206,7 @@ main() {
     distro=$(distribution /etc/os-release)
     if [ "$check" = yes ] || [ "$distro" = other ] || [ "$(id -u)" != 0 ]; then explain; fi
 
+    mkdir -p /run/lock
     exec 9>/run/lock/gymctl-ensure-docker
     ! command -v flock >/dev/null || flock 9  # two runs at once: the second finds the work done
     if all_work; then report; exit 0; fi
