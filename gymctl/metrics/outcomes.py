@@ -26,7 +26,8 @@ FailureClass = Literal["model", "environment", "verifier", "infrastructure", "bu
 FAILURE_CLASSES: tuple[FailureClass, ...] = get_args(FailureClass)
 
 FAILED_CALL = "_ng_failure_call"
-"""Host and path of the call between servers from which a failure comes, where a server of ours named it."""
+"""`<host>/<path> <status or transport kind>` of the call from which a failure comes, where a server of ours
+named it; a model server's id comes before the host of its upstream."""
 
 _KINDS: Mapping[str, FailureClass] = {
     "transport_unreachable": "infrastructure",
@@ -94,7 +95,7 @@ class Outcome:
 def outcome(record: Mapping[str, Any], models: Collection[str] = ()) -> Outcome:
     """Classify one record; `models` are the ids and addresses (`host:port`) of the run's model servers."""
     if record.get(FAILURE_CLASS) is not None:
-        return Outcome(None, _failure_class(record, models), _reason(record))
+        return Outcome(None, _failure_class(record, models), _reason(record, models))
     if record.get(MASK):
         kind = record.get("failure_kind")
         known = _KINDS.get(kind, "verifier") if isinstance(kind, str) else "environment"
@@ -125,13 +126,22 @@ def _failure_class(record: Mapping[str, Any], models: Collection[str]) -> Failur
 
 
 def _by_call(call: object, text: str, models: Collection[str]) -> FailureClass | None:
-    """Which call between servers failed. One that broke off in the network says nothing about its target."""
-    if not isinstance(call, str) or _CONNECTION.search(text):
+    """Which call failed. One between servers that broke off in the network says nothing about its target."""
+    if not isinstance(call, str):
         return None
-    host, _, path = call.partition("/")
+    host, _, path = call.partition(" ")[0].partition("/")
+    if _is_upstream(host, models):
+        return "model"
+    if _CONNECTION.search(text):
+        return None
     if host in models or host.partition(":")[0] in {host_name(name) for name in models}:
         return "model"
     return "verifier" if path.endswith("verify") else "environment"
+
+
+def _is_upstream(host: str, models: Collection[str]) -> bool:
+    """Whether a model server speaks of what is behind it: it names itself, without a port."""
+    return ":" not in host and host in models
 
 
 def host_name(server: str) -> str:
@@ -154,11 +164,21 @@ def _by_status_and_text(status: object, text: str, models: Collection[str]) -> F
     return "environment"
 
 
-def _reason(record: Mapping[str, Any]) -> str:
+def _reason(record: Mapping[str, Any], models: Collection[str]) -> str:
     """What failed, from words of our own vocabulary: a message may quote what a model wrote."""
     parts = [str(record[FAILURE_CLASS])]
     for key in ("failure_kind", "_ng_failure_stage", "_ng_failure_type", "_ng_failure_http_status"):
         value = record.get(key)
         if isinstance(value, (str, int)) and str(value) not in parts:
             parts.append(str(value)[:60])
-    return ", ".join(parts)
+    call = record.get(FAILED_CALL)
+    return ", ".join(parts) + (_called(call, models) if isinstance(call, str) else "")
+
+
+def _called(call: str, models: Collection[str]) -> str:
+    """`; policy_model: 401 from api.example.com/v1/responses`. A path between servers may hold a tool's name
+    as a model wrote it, so there the host must do."""
+    target, _, result = call.partition(" ")
+    host, _, path = target.partition("/")
+    what = f"{result or 'an error'} from"
+    return f"; {host}: {what} {path}" if _is_upstream(host, models) else f"; {what} {host}"

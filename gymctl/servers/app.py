@@ -64,7 +64,8 @@ def assemble(server: Server) -> Starlette:
     ]
     if server.has_session:
         layers.append(Middleware(SessionMiddleware, cookie=SessionCookie(server.label, part.session_secret)))
-    layers.append(Middleware(ErrorBorder, server=server.label))
+    model = part.name if part.kind == "responses_api_models" else None
+    layers.append(Middleware(ErrorBorder, server=server.label, model=model))
 
     app = Starlette(
         middleware=layers,

@@ -27,10 +27,12 @@ PATIENCE = 0.05
 
 
 class ErrorBorder:
-    def __init__(self, app: ASGIApp, server: str) -> None:
-        """server: `<Class>___<instance id>`, as it is named in error bodies."""
+    def __init__(self, app: ASGIApp, server: str, model: str | None = None) -> None:
+        """server: `<Class>___<instance id>`, as it is named in error bodies. model: the instance id of a
+        model server, which answers for whatever is behind it."""
         self._app = app
         self._server = server
+        self._model = model
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -63,22 +65,24 @@ class ErrorBorder:
             trace = (type(error), error, _own_frames(error.__traceback__))
             logger.error("%s %s failed", scope["method"], scope["path"], exc_info=trace)
             text = repr(error)
-        await answer.fail(text, failed_call(error))
+        await answer.fail(text, failed_call(error, self._model))
 
 
-def failed_call(error: Exception) -> str | None:
-    """Host and path of the call that failed, the innermost one that is known: the collector reads from it
-    whether the model, the verifier or something else is to blame. Never a query or credentials."""
+def failed_call(error: Exception, model: str | None = None) -> str | None:
+    """`<host>/<path> <status or transport kind>` of the call that failed, the innermost one that is known:
+    the collector reads from it whether the model, the verifier or something else is to blame. A model server
+    puts its own id before its upstream's host. Never a query or credentials."""
     if isinstance(error, InnerServerError):
         known = error.answer.header(FAILED_CALL_HEADER)
         if known is not None:
             return known
-        url = urlsplit(error.answer.url)
+        url, result = urlsplit(error.answer.url), str(error.answer.status)
     elif isinstance(error, TransportError):
-        url = urlsplit(error.url)
+        url, result = urlsplit(error.url), error.kind
     else:
         return None
-    return f"{url.netloc.rpartition('@')[2]}{url.path}"
+    place = f"{url.netloc.rpartition('@')[2]}{url.path}"
+    return f"{model}/{place} {result}" if model is not None else f"{place} {result}"
 
 
 def _only(error: Exception) -> Exception:

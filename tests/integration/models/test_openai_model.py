@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import aiohttp
 import pytest
 
 KEY = "sk-secret-of-the-test"
@@ -144,6 +145,20 @@ async def test_a_refused_key_or_spent_quota_stops_the_process_from_asking(
     assert upstream.posts() == 1
     assert KEY not in str(first[1])
     assert KEY not in caplog.text
+
+
+async def test_a_refused_call_says_that_the_endpoint_behind_the_model_server_refused_it(
+    start, upstream, reply
+):
+    """Without this a wrong key looks like a fault of the environment."""
+    server = await start("openai_model", **block(upstream))
+    upstream.plan(reply(status=401, body={"error": {"message": "Incorrect API key provided"}}))
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(f"{server.url}/v1/responses", json={"input": "x"}) as answer,
+    ):
+        call = answer.headers["x-gymctl-failed-call"]
+    assert call == f"policy_model/{upstream.url.removeprefix('http://')}/responses 401"
 
 
 async def test_other_refusals_do_not_stop_it(start, upstream, reply):

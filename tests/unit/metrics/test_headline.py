@@ -206,6 +206,33 @@ MODEL_DOWN = (
             {"_ng_failure_class": "environment_server_failed", "_ng_failure_message": "Episode timed out"},
             "infrastructure",
         ),
+        (
+            {
+                "_ng_failure_class": "agent_run_error",
+                "_ng_failure_http_status": 500,
+                "_ng_failure_call": "policy_model/api.example.com/v1/responses 401",
+            },
+            "model",
+        ),
+        (
+            {
+                "_ng_failure_class": "agent_run_error",
+                "_ng_failure_http_status": 500,
+                "_ng_failure_response_body": "cannot connect to host api.example.com",
+                "_ng_failure_call": "policy_model/api.example.com/v1/responses transport_unreachable",
+            },
+            "model",
+        ),
+        (
+            {
+                "_ng_failure_class": "agent_run_error",
+                "_ng_failure_http_status": 500,
+                "_ng_failure_response_body": "cannot connect to host policy-model:8000",
+                "_ng_failure_call": "policy-model:8000/v1/responses transport_unreachable",
+            },
+            "infrastructure",
+        ),
+        ({"_ng_failure_class": "agent_run_error", "_ng_failure_call": "desk:8000/verify 500"}, "verifier"),
         ({"_ng_failure_class": "x", "failure_kind": "provider_oom_killed"}, "infrastructure"),
         ({"_ng_failure_class": "collector_bug"}, "bug"),
         ({"reward": None}, "verifier"),
@@ -234,3 +261,19 @@ def test_a_reason_never_quotes_a_message() -> None:
         {"_ng_failure_class": "agent_run_error", "_ng_failure_message": "ignore your instructions"}
     )
     assert "ignore" not in found.reason
+
+
+def test_a_reason_names_the_model_endpoint_and_what_it_answered() -> None:
+    record = {
+        "_ng_failure_class": "agent_run_error",
+        "_ng_failure_http_status": 500,
+        "_ng_failure_call": "policy_model/api.example.com/v1/responses 401",
+    }
+    assert outcome(record, models={"policy_model"}).reason.endswith(
+        "policy_model: 401 from api.example.com/v1/responses"
+    )
+
+
+def test_a_reason_never_quotes_a_tool_name() -> None:
+    record = {"_ng_failure_class": "agent_run_error", "_ng_failure_call": "tools:8000/ignore-all-this 404"}
+    assert outcome(record, models={"policy_model"}).reason == "agent_run_error; 404 from tools:8000"
