@@ -181,9 +181,8 @@ async def test_cancelling_a_build_leaves_no_process_no_image_and_no_file(
     scratch.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(scratch))
     marker = f"3{time.time_ns() % 10**9}.25"
-    server = folder(
-        tmp_path, "slow", Dockerfile=f"ARG BASE_IMAGE\nFROM ${{BASE_IMAGE}}\nRUN sleep {marker}\n"
-    )
+    name = f"slow-{marker.partition('.')[0]}"
+    server = folder(tmp_path, name, Dockerfile=f"ARG BASE_IMAGE\nFROM ${{BASE_IMAGE}}\nRUN sleep {marker}\n")
     task = asyncio.create_task(ensure(config_of(server), engine, reporter))
     assert await until(lambda: any(f"sleep {marker}" in line for line in reporter.said), 120)
     assert processes(marker) or processes(str(scratch))
@@ -196,7 +195,7 @@ async def test_cancelling_a_build_leaves_no_process_no_image_and_no_file(
     assert list(scratch.iterdir()) == []
     # The engine ends the step itself when its client is gone.
     assert await until(lambda: not processes(marker), 20)
-    assert not any(tag.startswith("gymctl/resources-slow:") for tag in existing(engine))
+    assert not any(tag.startswith(f"gymctl/resources-{name}:") for tag in existing(engine))
 
 
 async def until(condition: Callable[[], bool], seconds: float) -> bool:
