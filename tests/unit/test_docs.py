@@ -1,0 +1,86 @@
+"""What the documents say is what the program has: commands, flags, exit codes, files."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer
+
+from gymctl import errors
+from gymctl.cli.main import application
+
+ROOT = Path(__file__).resolve().parents[2]
+PATTERNS = (
+    "README.md",
+    "docs/*.md",
+    "server_images/**/README.md",
+    "benchmarks/**/README.md",
+    "compose/README.md",
+)
+PAGES = sorted(page for pattern in PATTERNS for page in ROOT.glob(pattern))
+COMMAND = re.compile(r"^(?:\$ | {4})?gymctl ((?:[^\n\\#]|\\\n)+)", re.M)
+LINK = re.compile(r"\]\(([^)#:]+)\)")
+
+
+def commands_in(text: str) -> Iterator[list[str]]:
+    """The arguments of every gymctl command line of a page; continued lines are joined."""
+    blocks = re.findall(r"^```\w*\n(.*?)^```|((?:^ {4}\S.*\n)+)", text, re.S | re.M)
+    for fenced, indented in blocks:
+        for arguments in COMMAND.findall(fenced or indented):
+            yield shlex.split(arguments.replace("\\\n", " "), comments=True)
+
+
+def flags_of(arguments: list[str]) -> tuple[set[str], set[str]]:
+    """The flags a command line uses, and those that the command has."""
+    command = typer.main.get_command(application())
+    words = list(arguments)
+    while words and words[0] in getattr(command, "commands", {}):
+        command = command.commands[words.pop(0)]  # type: ignore[attr-defined]
+    known = {flag for parameter in command.params for flag in (*parameter.opts, *parameter.secondary_opts)}
+    return {word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)}, known | {"-h", "--help"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_on_the_page_exist_with_their_flags(page: Path) -> None:
+    names = {*typer.main.get_command(application()).commands}  # type: ignore[attr-defined]
+    for arguments in commands_in(page.read_text(encoding="utf-8")):
+        assert arguments[0] in names, f"gymctl {shlex.join(arguments)}"
+        used, known = flags_of(arguments)
+        assert used <= known, f"gymctl {shlex.join(arguments)}: {used - known}"
+
+
+def test_a_command_that_does_not_exist_is_seen() -> None:
+    page = "```\n$ gymctl fly --high \\\n    up  # soon\n```\n"
+    assert list(commands_in(page)) == [["fly", "--high", "up"]]
+    used, known = flags_of(["eval", "weather", "--nonsense", "-k", "2"])
+    assert used - known == {"--nonsense"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_to_files(page: Path) -> None:
+    for target in LINK.findall(page.read_text(encoding="utf-8")):
+        assert (page.parent / target).exists(), target
+
+
+def test_the_readme_names_every_exit_code() -> None:
+    table = re.findall(r"^\| ([\d, ]+) \|", (ROOT / "README.md").read_text(encoding="utf-8"), re.M)
+    named = {int(code) for cell in table for code in cell.split(",")}
+    classes = [value for value in vars(errors).values() if isinstance(value, type)]
+    codes = {value.exit_code for value in classes if issubclass(value, errors.GymctlError)}
+    assert named == codes | {0, errors.EXIT_BUG, 143}
+
+
+def test_the_first_screen_of_the_readme_shows_the_two_commands() -> None:
+    first_screen = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()[:24]
+    assert any(line.startswith("make demo") for line in first_screen)
+    assert any(line.startswith("make test") for line in first_screen)
+
+
+def test_make_targets_on_the_first_screen_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for target in re.findall(r"\bmake (\w+)", (ROOT / "README.md").read_text(encoding="utf-8")):
+        assert re.search(rf"^{target}:", makefile, re.M), target
