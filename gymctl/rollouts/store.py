@@ -1,6 +1,7 @@
 """The files of a run: probed before anything starts, appended by whole lines, never left half written.
 
-prepare()   before the first side effect: folder made, room and rights probed, inputs written to a side file
+prepare()   before the first side effect: folder made, locked against another run with the same output, room
+            and rights probed, inputs written to a side file
 begin()     just before the first request: old results removed, inputs moved to their place
 append()    one record, one line, out of the process when it returns; cancellation cannot cut it
 close()     everything on disk
@@ -9,7 +10,9 @@ close()     everything on disk
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
+import fcntl
 import os
 import threading
 from collections.abc import Iterable, Iterator
@@ -21,6 +24,7 @@ from gymctl.paths import RunPaths
 from gymctl.rollouts.encoding import dumps, loads
 
 _PROBE_BYTES = 65_536
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _LARGE_LINE = 1_000_000
 """Bytes of a response from which on it is encoded and written in a thread, so that others are not held up."""
 
@@ -51,6 +55,36 @@ class LineFile:
             os.close(self._descriptor)
 
 
+class OutputLock:
+    """Held while a run writes its files; the kernel drops it when the process dies, however it dies."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises BlockingIOError when another run holds it, OSError when the file cannot be made."""
+        self.path = path
+        while True:
+            self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                _lock(self._descriptor)
+                if self._is_still_there():
+                    return
+            except OSError:
+                os.close(self._descriptor)
+                raise
+            os.close(self._descriptor)
+
+    def _is_still_there(self) -> bool:
+        """The run that held it before may have removed the file between our two steps."""
+        try:
+            return os.path.samestat(self.path.stat(), os.fstat(self._descriptor))
+        except FileNotFoundError:
+            return False
+
+    def release(self) -> None:
+        with contextlib.suppress(OSError):
+            self.path.unlink()
+        os.close(self._descriptor)
+
+
 class RunStore:
     """Writes one run; the methods are called in the order above."""
 
@@ -58,6 +92,7 @@ class RunStore:
         self.paths = paths
         self._rollouts: LineFile | None = None
         self._failures: LineFile | None = None
+        self._lock: OutputLock | None = None
 
     @property
     def _side_inputs(self) -> Path:
@@ -71,15 +106,25 @@ class RunStore:
         folder = self.paths.rollouts.parent
         self._check_places(folder)
         try:
+            self._lock = OutputLock(folder / f".{self.paths.rollouts.name}.lock")
             self._probe(folder)
             return self._write_inputs(rows)
+        except BlockingIOError:
+            raise PrerequisiteError(
+                "another run is writing this output",
+                where=str(self.paths.rollouts),
+                hint="wait until it has ended, or name another file with --output",
+            ) from None
         except OSError as error:
             self.discard()
             raise PrerequisiteError(
                 f"the output cannot be written: {_reason(error)}",
-                where=str(error.filename or folder),
-                hint=_room(folder),
+                where=str(self._place(error)),
+                hint=_room(folder) if error.errno in _NO_ROOM else "name another place with --output",
             ) from error
+        except BaseException:
+            self.discard()
+            raise
 
     def begin(self) -> tuple[Path, ...]:
         """Make the run the owner of its files; call it when nothing else can refuse the run any more.
@@ -146,19 +191,24 @@ class RunStore:
                     yield loads(line)
 
     def discard(self) -> None:
-        """Forget inputs that were written aside for a run that never began."""
-        self._side_inputs.unlink(missing_ok=True)
+        """Forget inputs that were written aside for a run that never began, and let others have the place."""
+        with contextlib.suppress(OSError):  # a file system that takes nothing may refuse even this
+            self._side_inputs.unlink(missing_ok=True)
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            lock.release()
 
     def close(self) -> None:
         """Idempotent. RunError when the disk refuses at the last moment what it took before."""
-        self.discard()
         files, self._rollouts, self._failures = (self._rollouts, self._failures), None, None
-        for file in files:
-            if file is not None:
-                try:
+        try:
+            for file in files:
+                if file is not None:
                     file.close()
-                except OSError as error:
-                    raise self._lost_room(error) from error
+        except OSError as error:
+            raise self._lost_room(error) from error
+        finally:
+            self.discard()
 
     def _file_of(self, record: Row) -> LineFile:
         if record.get(FAILURE_CLASS) is None:
@@ -168,6 +218,11 @@ class RunStore:
         if self._failures is None:
             self._failures = LineFile(self.paths.failures)
         return self._failures
+
+    def _place(self, error: OSError) -> Path:
+        """The file of the run that an error names; the folder instead of a file of ours that nobody knows."""
+        name = error.filename if isinstance(error.filename, str) else ""
+        return Path(name) if name and not Path(name).name.startswith(".") else self.paths.rollouts.parent
 
     def _check_places(self, folder: Path) -> None:
         for path in (self.paths.rollouts, self.paths.inputs, self.paths.failures, self.paths.aggregate):
@@ -214,6 +269,15 @@ class RunStore:
             where=str(error.filename or self.paths.rollouts),
             hint=f"finished rollouts are safe; {_room(folder)}",
         )
+
+
+def _lock(descriptor: int) -> None:
+    """Raises BlockingIOError when it is held. A file system without locks has none."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS):
+            raise
 
 
 def _write_all(descriptor: int, data: bytes) -> None:

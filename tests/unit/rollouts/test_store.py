@@ -76,6 +76,33 @@ def test_a_parent_that_is_a_file_is_refused(tmp_path: Path) -> None:
         store(tmp_path).prepare([])
 
 
+def test_a_second_run_with_the_same_output_is_refused_until_the_first_has_ended(tmp_path: Path) -> None:
+    first, second = store(tmp_path), store(tmp_path)
+    first.prepare([{"n": 1}])
+    with pytest.raises(PrerequisiteError, match="another run is writing this output") as caught:
+        second.prepare([{"n": 2}])
+    assert caught.value.where == str(first.paths.rollouts)
+    first.begin()
+    second.close()
+    assert [row for _, row in first.inputs()] == [{"n": 1}]
+    first.close()
+    second.prepare([{"n": 2}])
+    second.close()
+    assert names(tmp_path / "out") == ["x.jsonl", "x_materialized_inputs.jsonl"]
+
+
+def test_a_file_system_that_takes_nothing_is_refused_with_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", "out/.x")
+
+    monkeypatch.setattr(os, "open", refuse)
+    monkeypatch.setattr(Path, "unlink", refuse)
+    with pytest.raises(PrerequisiteError, match="cannot be written: Read-only file system"):
+        store(tmp_path).prepare([{"n": 1}])
+
+
 def test_a_line_that_did_not_fit_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = LineFile(tmp_path / "x")
     file.write(b"whole")
