@@ -48,6 +48,9 @@ TransportKind = Literal[
     "transport_unreachable", "transport_peer_drop", "transport_timeout", "transport_local_resource"
 ]
 
+_NO_URL = (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError)
+_HOPELESS = (*_NO_URL, aiohttp.ClientSSLError)
+"""Asking again cannot help: no URL, or a peer whose certificate is not accepted."""
 _LOCAL_ERRNOS = frozenset({errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL, errno.ENOBUFS, errno.ENOMEM})
 
 
@@ -205,7 +208,9 @@ class Transport:
                 return await self._once(method, url, body, headers)
             except TransportError as error:
                 is_safe = is_known or error.kind != "transport_peer_drop"
-                if not is_safe or (give_up is not None and clock.time() >= give_up):
+                if not is_safe or isinstance(error.__cause__, _HOPELESS):
+                    raise
+                if give_up is not None and clock.time() >= give_up:
                     raise
                 if attempt % TOLD_EVERY == 0:
                     logger.warning(
@@ -227,6 +232,8 @@ class Transport:
             is_local = error.os_error.errno in _LOCAL_ERRNOS
             kind = "transport_local_resource" if is_local else "transport_unreachable"
             raise TransportError(kind, url, str(error)) from error
+        except _NO_URL as error:
+            raise TransportError("transport_unreachable", url, f"not an http URL: {error}") from error
         except (aiohttp.ClientError, ConnectionError) as error:
             raise TransportError("transport_peer_drop", url, f"{type(error).__name__}: {error}") from error
 

@@ -216,6 +216,25 @@ def _without_nulls(value: Any) -> Any:
     return value
 
 
+def presentable(output: list[JsonObject]) -> list[JsonObject]:
+    """Output items as all clients can read them, whatever an upstream made of them.
+
+    The content of a message is a list of parts; token fields stand there all three or not at all, never null.
+    """
+    return [_presentable(item) for item in output]
+
+
+def _presentable(item: JsonObject) -> JsonObject:
+    content = item.get("content")
+    if item.get("type") == "message" and not isinstance(content, list):
+        part = {"type": "output_text", "text": content or "", "annotations": []}
+        item = {**item, "content": [part] if content else []}
+    given = [field for field in TOKEN_FIELDS if field in item]
+    if given and any(item.get(field) is None for field in TOKEN_FIELDS):
+        item = {key: value for key, value in item.items() if key not in given}
+    return item
+
+
 def output_text(response: Mapping[str, Any]) -> str:
     """All `output_text` parts of a Response's assistant messages, joined."""
     return "".join(

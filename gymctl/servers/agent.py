@@ -23,7 +23,7 @@ from starlette.responses import Response
 
 from gymctl.contract.aggregate import AggregateResponse
 from gymctl.contract.part import ServerPart
-from gymctl.contract.responses import ResponsesCreateParams, drop_nulls
+from gymctl.contract.responses import ResponsesCreateParams, drop_nulls, presentable
 from gymctl.contract.rollout import ROLLOUT_ID
 from gymctl.servers.agent_sessions import (
     AgentClose,
@@ -115,14 +115,14 @@ class AgentServer(Server):
         if not isinstance(params, dict):
             raise invalid("missing", ("responses_create_params",), "Field required", row)
         params = drop_nulls(params)
-        validated(ResponsesCreateParams, params)
+        validated(ResponsesCreateParams, params, "responses_create_params")
         row["responses_create_params"] = completed(params)
         resources = self._resources_server("/run")
 
         cookies = self._foreign(request.cookies)
         seeded = checked(await self.client.call(resources, "/seed_session", row, cookies=cookies))
         turn = Turn(tools_url=self.client.url(resources), resources_cookies={**cookies, **seeded.cookies})
-        row["response"] = await self.respond(params, turn)
+        row["response"] = await self._played(params, turn)
         if self.config.skip_verification:
             reward = float(self.config.skip_verification_reward)
             return Json({**row, "reward": reward, "verification_skipped": True})
@@ -137,6 +137,10 @@ class AgentServer(Server):
         return self.config.resources_server
 
     # One turn
+
+    async def _played(self, params: dict[str, Any], turn: Turn) -> dict[str, Any]:
+        response = await self.respond(params, turn)
+        return {**response, "output": presentable(response["output"])}
 
     async def _responses(self, request: Request) -> Response:
         params = drop_nulls(await json_object(request))
@@ -155,7 +159,7 @@ class AgentServer(Server):
             resources_cookies=self._foreign(request.cookies),
             model_cookies=self._foreign(request.cookies),
         )
-        response = Json(await self.respond(params, turn))
+        response = Json(await self._played(params, turn))
         _set_cookies(response, turn.cookies)
         return response
 
@@ -172,7 +176,7 @@ class AgentServer(Server):
             is_in_session=True,
         )
         async with session.activation():
-            response = Json(await self.respond(params, turn))
+            response = Json(await self._played(params, turn))
         _set_cookies(response, turn.model_cookies)
         return response
 

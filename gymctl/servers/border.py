@@ -45,13 +45,13 @@ class ErrorBorder:
         try:
             await self._app(scope, _Replay(body, receive), answer)
         except asyncio.CancelledError:
-            if not caller.is_gone and caller.is_cancelled_from_outside():
-                raise
-            logger.warning("499 %s %s: the caller left; request cancelled", scope["method"], scope["path"])
+            # Also when the server stops: nobody above waits for this, and the caller may still listen.
+            cause = "499: the caller left" if caller.is_gone else "request cancelled"
+            logger.warning("%s %s: %s", scope["method"], scope["path"], cause)
             await answer.fail("Request was cancelled")
         except Exception as error:  # noqa: BLE001 - the border: every failure becomes an answer
             await self._answer_error(answer, scope, _only(error))
-        except BaseExceptionGroup:
+        except (SystemExit, BaseExceptionGroup):  # code that a handler runs may call exit(); the server stays
             logger.exception("%s %s failed", scope["method"], scope["path"])
             await answer.fail("An unknown error occurred")
         finally:
@@ -180,10 +180,6 @@ class _Caller:
             return
         self.is_gone = True
         self._handler.cancel()
-
-    def is_cancelled_from_outside(self) -> bool:
-        """Somebody else (the server's shutdown) cancelled the request's task; not a stray CancelledError."""
-        return self._handler.cancelling() > 0
 
     def forget(self) -> None:
         self._timer.cancel()

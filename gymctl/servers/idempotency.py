@@ -20,12 +20,14 @@ from gymctl.transport import KEY_HEADER
 MAX_ANSWERS = 8192
 MAX_BYTES = 64 * 1024 * 1024
 LINGER = 5.0
+FAILURE_BYTES = 16 * 1024
+"""What a remembered failure is taken to weigh: its text, perhaps the body that it quotes."""
 
 Endpoint = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 class _Entry:
-    def __init__(self, task: asyncio.Task[Response]) -> None:
+    def __init__(self, task: asyncio.Future[Response]) -> None:
         self.task = task
         self.waiters = 0
         self.size = 0
@@ -58,22 +60,30 @@ class Answers:
         """The answer of the first call with this key, even if that call failed. Concurrent calls join it."""
         entry = self._entries.get(key)
         if entry is None:
-            entry = self._entries[key] = _Entry(asyncio.get_running_loop().create_task(work()))
+            entry = self._entries[key] = _Entry(asyncio.get_running_loop().create_task(_staying(work)))
             entry.task.add_done_callback(lambda task: self._settle(key, entry))
         entry.waiters += 1
         try:
             return await asyncio.shield(entry.task)
         finally:
             entry.waiters -= 1
-            if not entry.waiters and not entry.task.done():
-                asyncio.get_running_loop().call_later(self._linger, self._abandon, entry)
+            if not entry.waiters:
+                self._left(entry)
+
+    def _left(self, entry: _Entry) -> None:
+        """Nobody waits for the answer (any more)."""
+        loop = asyncio.get_running_loop()
+        if not entry.task.done():
+            loop.call_later(self._linger, self._abandon, entry)
+        elif not entry.task.cancelled():
+            loop.call_soon(_forget_frames, entry)  # not at once: first the failure is logged as it is
 
     def _settle(self, key: str, entry: _Entry) -> None:
         if entry.task.cancelled():
             self._entries.pop(key, None)
             return
-        if entry.task.exception() is None:
-            entry.size = len(entry.task.result().body)
+        failed = entry.task.exception() is not None
+        entry.size = FAILURE_BYTES if failed else len(entry.task.result().body)
         self._bytes += entry.size
         self._entries.move_to_end(key)
         self._trim()
@@ -109,3 +119,29 @@ class Answers:
         if tasks:
             await asyncio.wait(tasks)
         self._entries.clear()
+
+
+async def _staying(work: Callable[[], Coroutine[Any, Any, Response]]) -> Response:
+    try:
+        return await work()
+    except SystemExit as error:
+        # A task that ends with SystemExit takes the event loop with it; inside a group it is only a failure.
+        raise BaseExceptionGroup("the handler called exit()", [error]) from None
+
+
+def _forget_frames(entry: _Entry) -> None:
+    """Free what a remembered failure holds: the locals of every frame, the request's body among them."""
+    error = entry.task.exception()
+    if error is not None:
+        _strip(error)
+        entry.task = asyncio.get_running_loop().create_future()  # the task keeps a traceback of its own
+        entry.task.set_exception(error)
+        entry.task.exception()
+
+
+def _strip(error: BaseException) -> None:
+    error.__traceback__ = None
+    parts = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+    for other in (*parts, error.__cause__ or error.__context__):
+        if other is not None:
+            _strip(other)

@@ -60,6 +60,14 @@ class VerifyRequest(BaseModel):
     responses_create_params: dict[str, Any]
     response: dict[str, Any]
 
+    @field_validator("response")
+    @classmethod
+    def _has_readable_items(cls, response: dict[str, Any]) -> dict[str, Any]:
+        output = response.get("output") or []
+        if not isinstance(output, list) or not all(isinstance(item, dict) for item in output):
+            raise ValueError("`output` must be a list of objects")
+        return response
+
     @property
     def answer(self) -> str:
         """The text of the last assistant message; empty when the model said nothing."""

@@ -28,7 +28,11 @@ def loads(body: bytes) -> Any:
     try:
         return _ANY.validate_json(body)
     except ValidationError:
+        pass
+    try:
         return json.loads(body)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
 
 
 def dumps(value: Any) -> bytes:
@@ -68,17 +72,15 @@ async def json_object(request: Request) -> dict[str, Any]:
     return value
 
 
-def validated(model: type[M], value: Any) -> M:
-    """`value` as a model; what is wrong with it is answered with 422, places counted from `body`."""
+def validated(model: type[M], value: Any, *place: str) -> M:
+    """`value`, from this place of the body, as a model; what is wrong with it is answered with 422."""
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        raise body_error(error) from error
-
-
-def body_error(error: ValidationError) -> InvalidBody:
-    details = [{**item, "loc": ("body", *item["loc"])} for item in error.errors(include_url=False)]
-    return InvalidBody(details)
+        details = [
+            {**item, "loc": ("body", *place, *item["loc"])} for item in error.errors(include_url=False)
+        ]
+        raise InvalidBody(details) from error
 
 
 def invalid(kind: str, loc: tuple[str | int, ...], message: str, value: Any) -> InvalidBody:

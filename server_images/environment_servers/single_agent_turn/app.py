@@ -45,10 +45,10 @@ class SingleAgentTurn(EnvironmentServer):
         """Fields beside `task_data` count as task data; two different values for one are refused."""
         task_input = asked.task.task_input
         params = task_input.get("responses_create_params")
+        place = ("task", "task_input", "responses_create_params")
         if not isinstance(params, dict):
-            place = ("task", "task_input", "responses_create_params")
             raise invalid("missing", place, "Field required", task_input)
-        validated(ResponsesCreateParams, drop_nulls(params))
+        validated(ResponsesCreateParams, drop_nulls(params), *place)
         data = task_input.get("task_data") or {}
         for name, value in task_input.items():
             if name in ("responses_create_params", "task_data"):

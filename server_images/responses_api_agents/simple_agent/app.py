@@ -98,9 +98,9 @@ class SimpleAgent(AgentServer):
     async def _output(self, name: str, arguments: str, turn: Turn) -> str:
         try:
             json.loads(arguments)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             return json.dumps({"error": f"Invalid tool call arguments: {error}"})
-        if name in NO_TOOLS:
+        if name.rpartition("/")[2] in NO_TOOLS:  # also behind a rollout prefix
             return '{"detail":"Not Found"}'
         if turn.tools_url is None:
             raise ValueError(f"the model called `{name}`, but this turn has no tools")

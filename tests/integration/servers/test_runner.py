@@ -97,9 +97,11 @@ async def test_a_running_request_does_not_hold_the_end_up(tmp_path, transport, f
         await asyncio.sleep(0.3)
         begin = time.monotonic()
         process.send_signal(signal.SIGTERM)
-        await process.communicate()
+        _, errors = await process.communicate()
         assert time.monotonic() - begin < 3
-        await asyncio.wait([call])
+        assert process.returncode == 0
+        assert b"Traceback" not in errors
+        assert (await call).json() == "Request was cancelled"
 
 
 async def test_no_entrypoint(tmp_path, free_port):

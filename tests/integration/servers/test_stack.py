@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator
 
 import pytest
@@ -34,6 +35,8 @@ class Odd(Server):
         self.post(app, "/group", self.fail_in_group)
         self.post(app, "/refuse", self.refuse)
         self.post(app, "/cancelled", self.cancel_itself)
+        self.post(app, "/exit", self.leave)
+        self.post(app, "/exit_once", self.leave, is_once_per_key=True)
         self.post(app, "/call", self.call_broken)
         self.post(app, "/slow", self.slow)
         self.post(app, "/slow_once", self.slow, is_once_per_key=True)
@@ -55,6 +58,9 @@ class Odd(Server):
 
     async def cancel_itself(self, request: Request) -> Response:
         raise asyncio.CancelledError
+
+    async def leave(self, request: Request) -> Response:
+        return await asyncio.to_thread(sys.exit, 3)
 
     async def call_broken(self, request: Request) -> Response:
         answer = await self.client.call_url(self.client.url("self", "/raise"), {})
@@ -106,6 +112,8 @@ async def test_a_session_lasts_as_long_as_its_cookie_is_handed_on(odd, transport
         ("/group", 500, b"\"ValueError('no')\""),
         ("/refuse", 409, b'{"detail":"not now"}'),
         ("/cancelled", 500, b'"Request was cancelled"'),
+        ("/exit", 500, b'"An unknown error occurred"'),
+        ("/exit_once", 500, b'"An unknown error occurred"'),
         ("/nowhere", 404, b'{"detail":"Not Found"}'),
         (
             "/call",
@@ -117,7 +125,7 @@ async def test_a_session_lasts_as_long_as_its_cookie_is_handed_on(odd, transport
     ],
 )
 async def test_failures_have_the_bodies_of_the_contract(odd, transport, path, status, body):
-    answer = await transport.call("POST", odd[0] + path, b"{}")
+    answer = await transport.call("POST", odd[0] + path, b"{}", key="k")
     assert (answer.status, json.loads(answer.body)) == (status, json.loads(body))
     assert answer.cookies.keys() == {"Odd___odd"}
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
+import subprocess
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
@@ -96,3 +99,33 @@ def test_a_pool_is_shared_by_workers_and_must_not_vanish():
     assert (unlimited._limit, unlimited._limit_per_host) == (0, 0)
     with pytest.raises(ValueError, match="limit_per_host"):
         Transport(Pool(limit_per_host=2), workers=4)
+
+
+@pytest.mark.parametrize("url", ["nowhere", "http://", "http://host:port/x", "ftp://127.0.0.1/x"])
+async def test_what_is_no_url_is_said_at_once(transport, url):
+    async with asyncio.timeout(2):
+        with pytest.raises(TransportError) as caught:
+            await transport.call("POST", url, b"", key="k")
+    assert (caught.value.kind, caught.value.url) == ("transport_unreachable", url)
+
+
+async def test_a_certificate_that_is_not_accepted_is_said_at_once(transport, tmp_path):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(_own_certificate(tmp_path))
+    server = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0, ssl=context)
+    url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+    async with server, asyncio.timeout(5):
+        with pytest.raises(TransportError) as caught:
+            await transport.call("POST", url, b"")
+    assert caught.value.kind == "transport_unreachable"
+    assert "certificate" in str(caught.value).lower()
+
+
+def _own_certificate(folder: Path) -> Path:
+    """Key and certificate in one file, signed by nobody else."""
+    file = folder / "own.pem"
+    subject = ["-subj", "/CN=127.0.0.1", "-days", "1"]
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *subject]
+    made = subprocess.run([*command, "-keyout", "-"], capture_output=True, check=True)
+    file.write_bytes(made.stdout)
+    return file

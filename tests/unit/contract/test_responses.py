@@ -14,6 +14,7 @@ from gymctl.contract.responses import (
     Usage,
     drop_nulls,
     output_text,
+    presentable,
 )
 
 
@@ -111,3 +112,16 @@ def test_output_text_joins_messages_and_skips_the_rest():
         {"type": "message", "content": "b"},
     ]
     assert output_text({"output": output}) == "ab"
+
+
+def test_output_is_presented_as_every_client_reads_it():
+    ids = {"prompt_token_ids": [1], "generation_token_ids": [2], "generation_log_probs": [-0.5]}
+    message = {"type": "message", "role": "assistant", "content": [], "routed_experts": None, **ids}
+    call = {"type": "function_call", "name": "f", "arguments": "{}", "call_id": "c"}
+    assert presentable([message, call]) == [message, call]
+    assert presentable([{**message, "content": "hi"}])[0]["content"] == [
+        {"type": "output_text", "text": "hi", "annotations": []}
+    ]
+    assert presentable([{"type": "message", "content": None}]) == [{"type": "message", "content": []}]
+    assert presentable([{**call, **dict.fromkeys(ids)}]) == [call]
+    assert presentable([{**call, "prompt_token_ids": [1], "generation_token_ids": None}]) == [call]

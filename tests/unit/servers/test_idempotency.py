@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import sys
+import weakref
 
 import pytest
 from starlette.responses import Response
@@ -93,3 +96,38 @@ async def test_the_oldest_answers_make_room():
     await answers.once("d", large)
     await answers.once("c", small)
     assert small.runs == 5, "24 bytes leave no room for any other answer"
+
+
+async def test_a_remembered_failure_holds_no_request():
+    class Body:
+        pass
+
+    async def fail() -> Response:
+        held = Body()
+        alive.add(held)
+        try:
+            raise KeyError("inner")
+        except KeyError as error:
+            raise ValueError("no") from error
+
+    alive: weakref.WeakSet[Body] = weakref.WeakSet()
+    answers = Answers()
+    with pytest.raises(ValueError, match="no") as caught:
+        await answers.once("k", fail)
+    assert caught.traceback, "whoever handles the failure still sees where it comes from"
+    del caught
+    await asyncio.sleep(0)
+    gc.collect()
+    assert not alive
+    with pytest.raises(ValueError, match="no"):
+        await answers.once("k", fail)
+
+
+async def test_work_that_calls_exit_is_a_failure_like_another():
+    async def leave() -> Response:
+        sys.exit(3)
+
+    answers = Answers()
+    for _ in range(2):
+        with pytest.raises(BaseExceptionGroup, match="exit"):
+            await answers.once("k", leave)

@@ -45,3 +45,8 @@ def test_what_is_not_json_raises_value_error(body):
 
 def test_models_inside_plain_values_are_written():
     assert dumps({"id": EpisodeId(rollout_id="0-1")}) == b'{"id":{"rollout_id":"0-1","attempt":0}}'
+
+
+def test_nesting_beyond_the_stack_raises_value_error():
+    with pytest.raises(ValueError, match="nested"):
+        loads(b"[" * 100_000)

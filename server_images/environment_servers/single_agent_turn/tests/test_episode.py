@@ -161,6 +161,12 @@ async def test_malformed_episodes_are_422(desk, client, items):
     extra = await client.post(f"{url}/run", {**episode(), "colour": 1})
     assert (extra.status, extra.json()["detail"][0]["type"]) == (422, "extra_forbidden")
 
+    unknown = episode()
+    unknown["task"]["task_input"]["responses_create_params"]["colour"] = 1
+    refused = await client.post(f"{url}/run", unknown)
+    place = ["body", "task", "task_input", "responses_create_params", "colour"]
+    assert (refused.status, refused.json()["detail"][0]["loc"]) == (422, place)
+
     conflict = episode(expected_count=1)
     conflict["task"]["task_input"]["expected_count"] = 2
     assert (await client.post(f"{url}/run", conflict)).status == 422

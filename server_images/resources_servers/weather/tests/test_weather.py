@@ -66,3 +66,11 @@ async def test_schema_offers_the_tool_and_nothing_else(start, transport):
     (row, *_) = (json.loads(line) for line in EXAMPLES.read_text(encoding="utf-8").splitlines())
     offered = schema["paths"]["/get_weather"]["post"]["requestBody"]["content"]["application/json"]["schema"]
     assert offered == row["responses_create_params"]["tools"][0]["parameters"]
+
+
+@pytest.mark.parametrize("output", ["snow", ["snow"], 3])
+async def test_a_response_that_cannot_be_read_is_refused(start, client, output):
+    url = await start("resources_servers/weather", "weather")
+    body = {"responses_create_params": {"input": "x"}, "response": {"output": output}, "city": "Oslo"}
+    answer = await client.post(f"{url}/verify", body)
+    assert (answer.status, answer.json()["detail"][0]["loc"]) == (422, ["body", "response"])

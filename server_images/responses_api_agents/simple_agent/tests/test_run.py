@@ -120,6 +120,31 @@ async def test_a_tool_error_is_tool_output(desk, client, items):
     assert json.loads(outputs["c4"])["detail"][0]["loc"] == ["body", "city"]
 
 
+@pytest.mark.parametrize("name", ["verify", "ng-rollout/0-0/verify", "seed_session"])
+async def test_the_model_does_not_reach_the_verifier_by_a_tool_call(desk, client, items, name):
+    arguments = json.dumps({"responses_create_params": {}, "response": {}, "city": "Oslo"})
+    turns = [[items.call(name, arguments)], [items.message("Snow, -4.")]]
+    url, _ = await desk(lambda body, call: turns[call - 1])
+    output = (await client.post(f"{url}/run", row())).json()["response"]["output"]
+    assert output[1]["output"] == '{"detail":"Not Found"}'
+
+
+async def test_arguments_that_are_no_json_are_answered_without_a_call(desk, client, items):
+    turns = [[items.call("get_weather", broken) for broken in ("{", "", "[" * 50_000)], [items.message("x")]]
+    url, _ = await desk(lambda body, call: turns[call - 1])
+    output = (await client.post(f"{url}/run", row())).json()["response"]["output"]
+    assert all("Invalid tool call arguments" in item["output"] for item in output[3:6])
+
+
+async def test_what_an_upstream_words_differently_reaches_clients_in_one_form(desk, client):
+    said = {"type": "message", "role": "assistant", "content": "Snow, -4.", "prompt_token_ids": None}
+    url, _ = await desk(lambda body, call: [said])
+    result = (await client.post(f"{url}/run", row())).json()
+    assert result["reward"] == 1.0
+    parts = [{"type": "output_text", "text": "Snow, -4.", "annotations": []}]
+    assert result["response"]["output"] == [{"type": "message", "role": "assistant", "content": parts}]
+
+
 @pytest.mark.parametrize(
     ("output", "reason"),
     [
@@ -175,6 +200,8 @@ async def test_bad_rows_are_refused_with_their_place(desk, client, items):
     url, _ = await desk(lambda body, call: [items.message("hm")])
     missing = await client.post(f"{url}/run", {"city": "Oslo"})
     assert (missing.status, missing.json()["detail"][0]["loc"]) == (422, ["body", "responses_create_params"])
+    inner = await client.post(f"{url}/run", {"responses_create_params": {"input": "x", "colour": 1}})
+    assert inner.json()["detail"][0]["loc"] == ["body", "responses_create_params", "colour"]
     unknown = await client.post(f"{url}/v1/responses", {"input": "x", "colour": 1})
     assert unknown.status == 422
     assert unknown.json()["detail"][0]["loc"] == ["body", "colour"]
