@@ -13,7 +13,7 @@ from gymctl.config.model import Config
 from gymctl.config.ports import is_free
 from gymctl.images.context import server_context
 from gymctl.paths import ProjectPaths
-from gymctl.runtime import envs, parts
+from gymctl.runtime import envs, parts, tasks
 from gymctl.runtime.envs import Environments
 from gymctl.runtime.processes import Command, ProcessStack
 from gymctl.runtime.stack import Reporter, RuntimeName
@@ -65,7 +65,8 @@ class ProcessLauncher:
             folder: Path = config.servers[name].folder
             commands.append(Command(service, environments.pythons[name], folder))
         reporter.progress(f"starting {len(commands)} processes")
-        await asyncio.to_thread(stack.start, commands, environments, config.secrets)
+        # To its end, also when cancelled: a thread that goes on would start servers behind `down`'s back.
+        await tasks.finish(asyncio.to_thread(stack.start, commands, environments, config.secrets))
 
     def _ready(self) -> Environments:
         assert self._environments is not None, "prepare comes first"
