@@ -165,9 +165,16 @@ start_engine() {
     local flags=(--userland-proxy=false)
     ! grep -qs userland-proxy "$DAEMON_JSON" || flags=()  # a setting in both places stops the daemon
     say "starting dockerd (log: $LOG)"
+    local before
+    touch "$LOG"
+    before=$(wc -l <"$LOG")
     # Its own session and no open lock: it must outlive this script and not hold the lock of the next run.
     setsid nohup dockerd "${flags[@]}" >>"$LOG" 2>&1 </dev/null 9>&- &
-    wait_for_engine $! || { tail -n 15 "$LOG" >&2; fail "dockerd did not answer within ${PATIENCE} s"; }
+    local pid=$!
+    wait_for_engine "$pid" && return
+    tail -n "+$((before + 1))" "$LOG" | grep -vE 'level=(info|debug)' | tail -n 8 >&2 || true
+    kill -0 "$pid" 2>/dev/null || fail "dockerd ended; the reason is above and in $LOG"
+    fail "dockerd did not answer within ${PATIENCE} s (log: $LOG)"
 }
 
 wait_for_engine() {
@@ -189,8 +196,10 @@ explain() {
         *) if [ "$(id -u)" = 0 ]; then lines+=("this installs and starts it:  $0")
            else lines+=("this installs and starts it:  sudo $0"); fi ;;
     esac
-    [ "$(id -u)" = 0 ] || [ ! -S /var/run/docker.sock ] || [ -w /var/run/docker.sock ] ||
-        lines+=("if an engine runs already, your user may not use it:  sudo usermod -aG docker $(id -un)  (then log in again)")
+    if [ "$(id -u)" != 0 ] && [ -S /var/run/docker.sock ] && [ ! -w /var/run/docker.sock ]; then
+        lines=("your user may not use /var/run/docker.sock:  sudo usermod -aG docker $(id -un)  (then log in again)"
+            "if no engine runs behind it:" "${lines[@]}")
+    fi
     ask_user "${lines[@]}"
 }
 
