@@ -43,23 +43,20 @@ def worker() -> Starlette:
     return load(part)
 
 
-def run_server(part: ServerPart) -> int:
+def run_server(part: ServerPart) -> None:
     logs.configure(part.name, part.log_level)
     app = load(part)
     sock = serve.listening(part.bind_host, part.bind_port, part.pool)
     logger.info("%s %s listens on %s:%d", part.kind, part.implementation, part.bind_host, part.bind_port)
     if part.workers > 1:
         serve.run_workers(part, FACTORY, sock)
-        return 0
-    config = serve.settings(app, access_log=part.show_access_log)
-    return 0 if serve.run([(config, sock)]) else 1
+    else:
+        serve.run([(app, sock)], access_log=part.show_access_log)
 
 
-def run_head(part: HeadPart) -> int:
+def run_head(part: HeadPart) -> None:
     logs.configure("head", part.log_level)
-    views = head.views(part)
-    servers = [(serve.settings(app), serve.listening(part.bind_host, port)) for app, port in views]
-    return 0 if serve.run(servers) else 1
+    serve.run([(app, serve.listening(part.bind_host, port)) for app, port in head.views(part)])
 
 
 def main() -> int:
@@ -68,11 +65,15 @@ def main() -> int:
         part = read_part()
         name = part.name if isinstance(part, ServerPart) else name
         serve.raise_descriptor_limit()
-        return run_server(part) if isinstance(part, ServerPart) else run_head(part)
+        if isinstance(part, ServerPart):
+            run_server(part)
+        else:
+            run_head(part)
     except GymctlError as error:
         for line in f"error: {error}".splitlines():
             sys.stderr.write(f"({name}) {line}\n")
         return 1
+    return 0
 
 
 if __name__ == "__main__":

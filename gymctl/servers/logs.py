@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from types import TracebackType
 
 from gymctl.transport import ROLLOUT
 
@@ -28,6 +29,12 @@ def configure(server: str, level: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(ServerFormatter(server))
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
+    sys.excepthook = _tell
     # The access log is uvicorn's to switch: it has cut that logger off by now, or left it alone.
     # Start, stop and "Started server process" lines of uvicorn say nothing that ours do not.
     logging.getLogger("uvicorn.error").setLevel(max(logging.WARNING, logging.getLogger().level))
+
+
+def _tell(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """What ends the process, in the form of all our lines."""
+    logging.getLogger("gymctl.server").critical("the server ends", exc_info=(kind, error, trace))

@@ -8,14 +8,15 @@ import resource
 import signal
 import socket
 from collections.abc import Iterator, Sequence
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import uvicorn
 import uvloop
+from starlette.applications import Starlette
 from uvicorn.supervisors import Multiprocess
 
 from gymctl.contract.part import Pool, ServerPart
-from gymctl.errors import PrerequisiteError
+from gymctl.errors import PrerequisiteError, ServerError
 from gymctl.transport import keep_alive
 
 KEEPALIVE_SECONDS = 30
@@ -48,15 +49,14 @@ def listening(host: str, port: int, pool: Pool | None = None) -> socket.socket:
     return sock
 
 
-def settings(app: Any, *, access_log: bool = False, **more: Any) -> uvicorn.Config:
+def settings(app: Any, *, lifespan: Literal["on", "off"] = "on", **more: Any) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         loop="uvloop",
         http="httptools",
         ws="none",
-        lifespan="on",
+        lifespan=lifespan,
         log_config=None,
-        access_log=access_log,
         server_header=False,
         date_header=False,
         proxy_headers=False,
@@ -75,38 +75,44 @@ class QuietServer(uvicorn.Server):
         yield
 
 
-def run(servers: Sequence[tuple[uvicorn.Config, socket.socket]]) -> bool:
-    """Serve until a signal comes; a second one ends at once. False when a server could not start."""
-    return uvloop.run(_run(servers))
+def run(apps: Sequence[tuple[Starlette, socket.socket]], *, access_log: bool = False) -> None:
+    """Serve until a signal comes; a second one ends at once. Raises what the start of an app raises."""
+    uvloop.run(_run(apps, access_log))
 
 
-async def _run(servers: Sequence[tuple[uvicorn.Config, socket.socket]]) -> bool:
-    running = [(QuietServer(config), sock) for config, sock in servers]
+async def _run(apps: Sequence[tuple[Starlette, socket.socket]], access_log: bool) -> None:
+    serving: dict[asyncio.Task[None], QuietServer] = {}
 
     def stop() -> None:
-        for server, _ in running:
+        for task, server in serving.items():
             server.force_exit = server.should_exit
             server.should_exit = True
+            if not server.started:  # uvicorn looks only when it serves; a start may take minutes
+                task.cancel()
 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop)
-    async with asyncio.TaskGroup() as group:
-        for server, sock in running:
-            group.create_task(_serve(server, sock, stop))
-    return all(server.started for server, _ in running)
+    try:
+        async with asyncio.TaskGroup() as group:
+            for app, sock in apps:
+                server = QuietServer(settings(app, lifespan="off", access_log=access_log))
+                serving[group.create_task(_serve(app, server, sock))] = server
+    except ExceptionGroup as failed:
+        raise failed.exceptions[0] from None
 
 
-async def _serve(server: QuietServer, sock: socket.socket, stop: Any) -> None:
-    """When one server ends (its start-up failed), the others end with it."""
-    # uvicorn ends the whole process when its start-up failed; the others here want to stop in order.
-    with contextlib.suppress(SystemExit):
+async def _serve(app: Starlette, server: QuietServer, sock: socket.socket) -> None:
+    """The lifespan is ours rather than uvicorn's, which makes a page of traceback of every failed start."""
+    async with app.router.lifespan_context(app):
         await server.serve(sockets=[sock])
-    if not server.should_exit or not server.started:
-        stop()
 
 
 def run_workers(part: ServerPart, factory: str, sock: socket.socket) -> None:
-    """Several processes on one socket; each imports the app by itself."""
+    """Several processes on one socket; each imports the app by itself. Raises when one does not start."""
     config = settings(factory, factory=True, workers=part.workers, access_log=part.show_access_log)
-    Multiprocess(config, sockets=[sock]).run()
+    supervisor = Multiprocess(config, sockets=[sock])
+    supervisor.run()
+    # Negative: told to stop, and died of that signal. That one failed uvicorn says in the log only.
+    if any((worker.exitcode or 0) > 0 for worker in supervisor.processes):
+        raise ServerError("a worker process did not start")

@@ -151,12 +151,44 @@ async def test_a_taken_port_is_named(tmp_path, free_port):
     assert f"error: cannot listen on 127.0.0.1:{free_port}" in text
 
 
-async def test_a_failing_startup_ends_the_server(tmp_path, free_port):
-    failing = GOOD.replace(
-        "    config: Config", "    config: Config\n    async def startup(self):\n        1 / 0\n"
+def starting(*lines: str) -> str:
+    body = "".join(f"        {line}\n" for line in lines)
+    return GOOD.replace("    config: Config", f"    config: Config\n    async def startup(self):\n{body}")
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_a_failing_startup_ends_the_server(tmp_path, free_port, workers):
+    (tmp_path / "app.py").write_text(starting("1 / 0"))
+    text = await failure(tmp_path, part_for(free_port, workers=workers))
+    assert "ZeroDivisionError" in text
+    assert all(line.startswith("(good) ") for line in text.splitlines())
+
+
+async def test_a_start_that_is_refused_is_told_in_a_line(tmp_path, free_port):
+    told = 'raise ServerError("no such model file", where="/m.gguf", hint="is it mounted?")'
+    (tmp_path / "app.py").write_text(starting("from gymctl.errors import ServerError", told))
+    text = await failure(tmp_path, part_for(free_port))
+    lines = text.replace("(good) ", "").splitlines()[-3:]
+    assert [line.strip() for line in lines] == [
+        "error: no such model file",
+        "--> /m.gguf",
+        "hint: is it mounted?",
+    ]
+    assert "Traceback" not in text
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_ends_a_start_that_takes_long(tmp_path, free_port, number):
+    (tmp_path / "app.py").write_text(
+        starting("import asyncio, pathlib", "pathlib.Path('begun').touch()", "await asyncio.sleep(60)")
     )
-    (tmp_path / "app.py").write_text(failing)
-    assert "ZeroDivisionError" in await failure(tmp_path, part_for(free_port))
+    async with asyncio.timeout(30), runner(tmp_path, part_for(free_port)) as process:
+        while not (tmp_path / "begun").exists():  # noqa: ASYNC110 - another process makes it
+            await asyncio.sleep(0.05)
+        process.send_signal(number)
+        _, errors = await process.communicate()
+    assert process.returncode == 0
+    assert b"Traceback" not in errors
 
 
 async def test_an_unusable_part_file_is_named(tmp_path, free_port):
