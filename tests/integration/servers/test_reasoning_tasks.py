@@ -1,0 +1,90 @@
+"""reasoning_tasks scores real answers, in the environment that the process runtime builds for it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from gymctl.config.load import Selection, load
+from gymctl.runtime.envs import ensure
+from gymctl.servers.inprocess import make_part
+from gymctl.transport import Transport, TransportError
+
+REPO = Path(__file__).resolve().parents[3]
+FOLDER = REPO / "server_images" / "resources_servers" / "reasoning_tasks"
+ROW = {"family": "chain_sum", "seed": 7, "index": 0}
+
+
+class Silent:
+    def step(self, name: str, text: str) -> None: ...
+    def note(self, text: str) -> None: ...
+    def progress(self, text: str) -> None: ...
+
+
+@pytest.fixture(scope="module")
+def python() -> Path:
+    config = load(Selection(resources_server=("reasoning_tasks",), model_type="scripted_model"))
+    return asyncio.run(ensure(config, Silent())).pythons["reasoning_tasks"]
+
+
+@pytest.fixture
+async def url(python: Path, free_port: int, tmp_path: Path, transport: Transport) -> AsyncIterator[str]:
+    part = make_part("reasoning_tasks", "resources_servers", "reasoning_tasks", {"domain": "math"})
+    file = tmp_path / "part.json"
+    file.write_text(part.model_copy(update={"bind_port": free_port}).model_dump_json())
+    environ = {**os.environ, "GYMCTL_PART": str(file), "PYTHONPATH": str(REPO)}
+    process = await asyncio.create_subprocess_exec(python, "-m", "gymctl.servers", cwd=FOLDER, env=environ)
+    address = f"http://127.0.0.1:{free_port}"
+    try:
+        async with asyncio.timeout(60):
+            while not await answers(transport, address):
+                assert process.returncode is None
+                await asyncio.sleep(0.05)
+        yield address
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+async def answers(transport: Transport, address: str) -> bool:
+    try:
+        return not (await transport.call("GET", f"{address}/readyz", retry_seconds=0)).is_error
+    except TransportError:
+        return False
+
+
+async def verify(transport: Transport, url: str, text: str, **row: object) -> tuple[int, Any]:
+    part = {"type": "output_text", "text": text, "annotations": []}
+    output = [{"type": "message", "role": "assistant", "content": [part]}]
+    body = {"responses_create_params": {"input": "?"}, "response": {"output": output}, **row}
+    answer = await transport.call("POST", f"{url}/verify", orjson.dumps(body))
+    return answer.status, answer.json()
+
+
+async def test_answers_are_scored_by_the_family_s_own_verifier(
+    python: Path, transport: Transport, url: str
+) -> None:
+    script = "import reasoning_gym as r; print(r.create_dataset('chain_sum', seed=7, size=1)[0]['answer'])"
+    told = subprocess.run([python, "-c", script], cwd=FOLDER, capture_output=True, text=True, check=True)
+    truth = told.stdout.strip()
+    for text in (truth, f"The answer is {truth}.", f"<answer>{truth}</answer>"):
+        status, verdict = await verify(transport, url, text, **ROW)
+        assert (status, verdict["reward"], verdict["extracted_answer"]) == (200, 1.0, truth)
+        assert verdict["family"] == "chain_sum"
+    assert (await verify(transport, url, "", **ROW))[1]["reward"] == 0.0
+
+    # An answer that a family cannot read is wrong, not an error.
+    factors = {"family": "prime_factorization", "seed": 1, "index": 0}
+    status, verdict = await verify(transport, url, "no idea", **factors)
+    assert (status, verdict["reward"]) == (200, 0.0)
+
+    status, verdict = await verify(transport, url, "1", **{**ROW, "family": "nonsense"})
+    assert status == 500
+    assert "nonsense" in verdict
