@@ -34,6 +34,14 @@ def python() -> Path:
     return asyncio.run(ensure(config, Silent())).pythons["reasoning_tasks"]
 
 
+@pytest.fixture(scope="module")
+def truth(python: Path) -> str:
+    """The answer to ROW, from the package itself."""
+    script = "import reasoning_gym as r; print(r.create_dataset('chain_sum', seed=7, size=1)[0]['answer'])"
+    told = subprocess.run([python, "-c", script], cwd=FOLDER, capture_output=True, text=True, check=True)
+    return told.stdout.strip()
+
+
 @pytest.fixture
 async def url(python: Path, free_port: int, tmp_path: Path, transport: Transport) -> AsyncIterator[str]:
     part = make_part("reasoning_tasks", "resources_servers", "reasoning_tasks", {"domain": "math"})
@@ -69,11 +77,8 @@ async def verify(transport: Transport, url: str, text: str, **row: object) -> tu
 
 
 async def test_answers_are_scored_by_the_family_s_own_verifier(
-    python: Path, transport: Transport, url: str
+    truth: str, transport: Transport, url: str
 ) -> None:
-    script = "import reasoning_gym as r; print(r.create_dataset('chain_sum', seed=7, size=1)[0]['answer'])"
-    told = subprocess.run([python, "-c", script], cwd=FOLDER, capture_output=True, text=True, check=True)
-    truth = told.stdout.strip()
     for text in (truth, f"The answer is {truth}.", f"<answer>{truth}</answer>"):
         status, verdict = await verify(transport, url, text, **ROW)
         assert (status, verdict["reward"], verdict["extracted_answer"]) == (200, 1.0, truth)
