@@ -21,6 +21,8 @@ from gymctl.images.secrets import BuildSecrets
 
 PARALLEL_BUILDS = 4
 """BuildKit shares its work among builds; beyond this only the output gets harder to follow."""
+KEPT_LINES = 5000
+"""Of a build's log. What failed is named at the beginning of an output that may be long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,7 @@ class _Builder:
             # Attestations would write the build's parameters beside the image.
             environ={"BUILDX_NO_DEFAULT_ATTESTATIONS": "1"},
             secrets=self._secrets.values,
+            keep_lines=KEPT_LINES,
         )
         if finished.exit_code != 0:
             raise _failure(plan, finished)

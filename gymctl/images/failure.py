@@ -7,6 +7,10 @@ from collections.abc import Sequence
 
 MAX_LINES = 14
 _STEP_LINE = re.compile(r"^(?:#\d+ )?\d+\.\d+ ?")
+_FAILED_STEP = re.compile(r"^(#\d+) ERROR: ")
+# What follows uv's first line and says more than the output of a build that failed.
+_CAUSE = re.compile(r"^\s*(cause:|[├╰]─▶)")
+_ADVICE = "hint: Build failures usually"
 # Where uv's, pip's and Python's own explanations begin.
 _BEGINS = re.compile(r"^\s*(×|error:|ERROR:|Traceback |E: )")
 _MOUNTS = re.compile(r"--mount=\S+\s*")
@@ -30,7 +34,7 @@ _HINTS = (
     ),
     (
         re.compile(r"Failed to build|build backend returned an error", re.I),
-        "it has no wheel for the image's Python and does not build there; another version may have one",
+        "it has no wheel for the server's Python and does not build there; another version may have one",
     ),
 )
 
@@ -38,16 +42,30 @@ _HINTS = (
 def explain(log: Sequence[str]) -> tuple[list[str], str | None]:
     """The failing step's own words, at most MAX_LINES, and what to try. `log`: `--progress plain` output."""
     lines = _step_output(log) or _errors(log) or [line for line in log if line.strip()][-MAX_LINES:]
-    starts = [number for number, line in enumerate(lines) if _BEGINS.match(line)]
-    if starts:
-        lines = lines[starts[0] :]
-    else:  # a step of the server's own Dockerfile: say which, its output may not
+    if not any(_BEGINS.match(line) for line in lines):
+        # A step of the server's own Dockerfile: say which, its output may not.
         lines = [*_step(log), *lines]
-    if len(lines) > MAX_LINES:  # a resolution ends with its conclusion
-        lines = [lines[0], "...", *lines[-(MAX_LINES - 2) :]]
-    text = "\n".join(lines) + "\n".join(_errors(log))
-    hint = next((hint for pattern, hint in _HINTS if pattern.search(text)), None)
-    return lines, hint
+    lines = excerpt(lines)
+    return lines, hint_for([*lines, *_errors(log)])
+
+
+def excerpt(lines: Sequence[str]) -> list[str]:
+    """From the first error on, at most MAX_LINES: its beginning, which names the package, and its end."""
+    lines = [line for line in lines if line.strip() and not line.startswith(_ADVICE)]
+    starts = [number for number, line in enumerate(lines) if _BEGINS.match(line)]
+    lines = lines[starts[0] :] if starts else lines
+    if len(lines) <= MAX_LINES:
+        return lines
+    head = 1
+    while head < MAX_LINES // 2 and _CAUSE.match(lines[head]):
+        head += 1
+    return [*lines[:head], "...", *lines[-(MAX_LINES - head - 1) :]]
+
+
+def hint_for(lines: Sequence[str]) -> str | None:
+    """What to try, where the lines say what is wrong."""
+    text = "\n".join(lines)
+    return next((hint for pattern, hint in _HINTS if pattern.search(text)), None)
 
 
 def _step(log: Sequence[str]) -> list[str]:
@@ -63,16 +81,21 @@ def without_mounts(command: str) -> str:
 
 
 def _step_output(log: Sequence[str]) -> list[str]:
-    """BuildKit repeats the failing step's output: `------`, ` > [3/5] RUN ...:`, lines, `------`."""
+    """What the failing step wrote: all of it from its own lines, `#7 0.3 ...`, else the end of it, which
+    BuildKit repeats between `------`, ` > [3/5] RUN ...:` and `------`."""
+    failed = next((found[1] for line in log if (found := _FAILED_STEP.match(line))), None)
+    whole = [line for line in log if failed and line.startswith(f"{failed} ") and _STEP_LINE.match(line)]
+    longer = max(whole, _repeated(log), key=len)
+    return [text for line in longer if (text := _STEP_LINE.sub("", line).rstrip())]
+
+
+def _repeated(log: Sequence[str]) -> list[str]:
     begin = next((number for number, line in enumerate(log) if line.startswith(" > [")), None)
     if begin is None:
         return []
-    output: list[str] = []
-    for line in log[begin + 1 :]:
-        if line.startswith("------"):
-            break
-        output.append(_STEP_LINE.sub("", line).rstrip())
-    return [line for line in output if line.strip()]
+    output = log[begin + 1 :]
+    end = next((number for number, line in enumerate(output) if line.startswith("------")), len(output))
+    return list(output[:end])
 
 
 def _errors(log: Sequence[str]) -> list[str]:

@@ -14,17 +14,19 @@ import fcntl
 import hashlib
 import os
 import platform
+import re
 import secrets
 import shutil
 import sys
 from collections.abc import AsyncIterator, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gymctl.config.model import Config
 from gymctl.engine import Finished, run_command
 from gymctl.errors import EngineError
-from gymctl.images.context import sdk_context
+from gymctl.images import failure
+from gymctl.images.context import sdk_context, server_context
 from gymctl.paths import bundled, cache_dir
 from gymctl.runtime import tasks
 from gymctl.runtime.stack import Reporter
@@ -34,7 +36,8 @@ NO_DEPENDENCIES = "requirements-nodeps.txt"
 SCHEME = "1"
 """Part of every key; another number when environments are built in another way."""
 AT_ONCE = 2
-SHOWN_LINES = 15
+KEPT_LINES = 5000
+_PATH = re.compile(r"\s*(-e\s+|--editable[ =])?(file:)?\.{1,2}/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,8 @@ class Recipe:
     lock: Path
     requirements: Path | None = None
     no_dependencies: Path | None = None
+    folder: Path | None = None
+    """The server's, where a requirement is a path in it: its content then belongs to the key."""
 
     @property
     def key(self) -> str:
@@ -53,6 +58,8 @@ class Recipe:
         total.update("\0".join(python).encode())
         for file in (self.lock, self.requirements, self.no_dependencies):
             total.update(b"\0" + (b"" if file is None else file.read_bytes()))
+        if self.folder is not None:
+            total.update(f"\0{self.folder}\0{server_context(self.folder).digest()}".encode())
         return total.hexdigest()[:20]
 
 
@@ -79,6 +86,7 @@ def recipes(config: Config) -> list[Recipe]:
                 lock=lock,
                 requirements=requirements if _says_something(requirements) else None,
                 no_dependencies=no_dependencies if _says_something(no_dependencies) else None,
+                folder=block.folder if _names_a_path(requirements, no_dependencies) else None,
             )
         )
     return found
@@ -123,8 +131,14 @@ def _says_something(file: Path) -> bool:
     return any(line.strip() and not line.strip().startswith("#") for line in lines)
 
 
+def _names_a_path(*files: Path) -> bool:
+    """Whether a requirement is a package in the server's own folder: `./mine`, `-e ./mine`."""
+    lines = [line for file in files if file.is_file() for line in file.read_text("utf-8").splitlines()]
+    return any(_PATH.match(line) for line in lines)
+
+
 def _merged(known: Recipe, other: Recipe) -> Recipe:
-    return Recipe((*known.servers, *other.servers), known.lock, known.requirements, known.no_dependencies)
+    return replace(known, servers=(*known.servers, *other.servers))
 
 
 def _folder(key: str) -> Path:
@@ -166,11 +180,13 @@ async def _build(target: Path, recipe: Recipe, redacted: Collection[str]) -> Non
     try:
         for step in steps:
             # In the cache's folder: a uv.toml or pyproject.toml of the user's folder must not decide this.
+            # Where a requirement is a path, it is meant from the server's folder, as in an image.
             done = await run_command(
                 (_uv(), "--no-progress", *step),
                 environ={"VIRTUAL_ENV": "", "NO_COLOR": "1"},
-                cwd=target.parent,
+                cwd=recipe.folder or target.parent,
                 secrets=redacted,
+                keep_lines=KEPT_LINES,
             )
             if done.exit_code != 0:
                 raise _failed(recipe, done)
@@ -181,14 +197,22 @@ async def _build(target: Path, recipe: Recipe, redacted: Collection[str]) -> Non
 
 
 def _failed(recipe: Recipe, done: Finished) -> EngineError:
-    noise = ("Using CPython", "Creating virtual", "Activate with", "Resolved ", "Prepared ", "Downloading ")
+    noise = (
+        "Using CPython",
+        "Using Python",
+        "Creating virtual",
+        "Activate with",
+        "Resolved ",
+        "Prepared ",
+        "Downloading ",
+    )
     lines = [line for line in done.last_lines if line.strip() and not line.strip().startswith(noise)]
     file = recipe.no_dependencies if "--no-deps" in done.command else recipe.requirements
     return EngineError(
         f"the packages of {_whose(recipe)} cannot be installed (uv ended with {done.exit_code})",
         where=str(file or recipe.lock),
-        details=lines[-SHOWN_LINES:],
-        hint="correct that file; nothing half installed is kept",
+        details=failure.excerpt(lines),
+        hint=failure.hint_for(lines) or "correct that file; nothing half installed is kept",
     )
 
 

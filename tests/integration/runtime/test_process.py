@@ -185,6 +185,19 @@ def test_requirements_that_do_not_install_name_server_and_package(folder: Folder
     assert folder.processes() == []
 
 
+def test_a_requirement_in_the_servers_own_folder_is_installed_from_there(folder: Folder) -> None:
+    folder.server("tiny", "import mine\n" + folder.ready_app, requirements="./mine\n")
+    package = folder.path / "resources_servers" / "tiny" / "mine"
+    (package / "mine").mkdir(parents=True)
+    (package / "mine" / "__init__.py").write_text("")
+    (package / "pyproject.toml").write_text(
+        '[project]\nname = "mine"\nversion = "1"\n'
+        '[build-system]\nrequires = ["hatchling"]\nbuild-backend = "hatchling.build"\n'
+    )
+    up = folder.up("-d")
+    assert up.returncode == 0, up.stderr
+
+
 @pytest.mark.parametrize(
     ("numbers", "code"),
     [([signal.SIGINT], 130), ([signal.SIGTERM], 143), ([signal.SIGINT, signal.SIGINT], 130)],

@@ -67,3 +67,29 @@ def test_the_cause_outside_the_package_gives_the_hint() -> None:
 
 def test_a_log_of_unknown_form_gives_its_last_lines() -> None:
     assert explain(["", "something odd", ""])[0] == ["something odd"]
+
+
+COMPILATION = [
+    "#6 [2/4] RUN uv pip install -r requirements.txt",
+    "#6 0.3 error: Failed to build `badpkg @ file:///tmp/server/badpkg`",
+    "#6 0.3   cause: The build backend returned an error",
+    *(f"#6 0.3          noise {number}" for number in range(600)),
+    "#6 0.3          error: [Errno 2] No such file or directory: 'gcc'",
+    "#6 0.3 hint: Build failures usually indicate a problem with the package or the build environment",
+    '#6 ERROR: process "/bin/sh -c uv pip install" did not complete successfully: exit code: 1',
+    "------",
+    " > [2/4] RUN uv pip install -r requirements.txt:",
+    "0.3          noise 599",
+    "0.3          error: [Errno 2] No such file or directory: 'gcc'",
+    "------",
+]
+
+
+def test_a_package_that_does_not_compile_is_named_and_its_last_lines_shown() -> None:
+    lines, hint = explain(COMPILATION)
+    assert lines[0] == "error: Failed to build `badpkg @ file:///tmp/server/badpkg`"
+    assert lines[1] == "  cause: The build backend returned an error"
+    assert lines[-1].strip() == "error: [Errno 2] No such file or directory: 'gcc'"
+    assert len(lines) == MAX_LINES
+    assert hint is not None
+    assert "wheel" in hint
