@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
-from typing import Any
 
 import llama_process
+import token_ids
 from engine import Engine
 from pydantic import Field
 
 from gymctl.contract.part import ServerPart
-from gymctl.contract.responses import TOKEN_FIELDS, JsonObject
+from gymctl.contract.responses import JsonObject
 from gymctl.errors import ServerError
 from gymctl.servers import InnerServerError, ServerConfig
 from gymctl.servers.model import ConversionError, ModelServer
@@ -73,18 +73,19 @@ class LlamaCppModel(ModelServer):
         try:
             async with self._slots:
                 completion = await self._engine.ask("/v1/chat/completions", body)
+                if self._wants_token_ids(params):
+                    await token_ids.add(completion, await self._engine.prompt_ids(body), self._engine)
         except InnerServerError as error:
             if b"exceed_context_size_error" not in error.answer.body:
                 raise
             return self._out_of_context()
         completion["model"] = self._model_name
-        if self.config.return_token_id_information:
-            _add_token_ids(completion, await self._engine.prompt_ids(body))
-        if not params.get("logprobs"):
-            for choice in completion["choices"]:
-                choice["logprobs"] = None
-        completion.pop("timings", None)
+        _leave_what_was_asked(completion, params)
         return completion
+
+    def _wants_token_ids(self, params: JsonObject) -> bool:
+        """Several choices have none: llama.cpp names the tokens of one only."""
+        return self.config.return_token_id_information and params.get("n", 1) == 1
 
     def _body(self, params: JsonObject) -> JsonObject:
         body = {**NEUTRAL_SAMPLING, **self.config.extra_body, **params}
@@ -95,9 +96,9 @@ class LlamaCppModel(ModelServer):
         if "seed" in body:
             # Which tokens are computed together changes the last bits; reused prompts would decide that.
             body["cache_prompt"] = False
-        if self.config.return_token_id_information:
-            body["logprobs"] = True
-            body.setdefault("top_logprobs", 1)
+        if self._wants_token_ids(params):
+            # With `top_logprobs: 0`, which trainers send, llama.cpp would report none at all.
+            body |= {**token_ids.REQUEST, "logprobs": True, "top_logprobs": params.get("top_logprobs") or 1}
         return body
 
     def _out_of_context(self) -> JsonObject:
@@ -114,18 +115,15 @@ def _seed(text: str) -> int:
         raise ConversionError(f"`metadata.seed` must be a whole number, got {text!r}") from error
 
 
-def _add_token_ids(completion: JsonObject, prompt_ids: list[int]) -> None:
-    """CONTRACT 8.4's three fields on each message. Raises ConversionError when the ids cannot be right."""
-    counted = completion["usage"]["prompt_tokens"]
-    if counted != len(prompt_ids):
-        raise ConversionError(
-            f"the prompt has {counted} tokens, but {len(prompt_ids)} ids were found; "
-            "set `return_token_id_information: false` if token ids are not needed"
-        )
+def _leave_what_was_asked(completion: JsonObject, params: JsonObject) -> None:
+    completion.pop("timings", None)
+    completion.pop("__verbose", None)
     for choice in completion["choices"]:
-        entries: list[dict[str, Any]] = (choice.get("logprobs") or {}).get("content") or []
-        values = (prompt_ids, [entry["id"] for entry in entries], [entry["logprob"] for entry in entries])
-        choice["message"].update(zip(TOKEN_FIELDS, values, strict=True))
+        if not params.get("logprobs"):
+            choice["logprobs"] = None
+        elif not params.get("top_logprobs"):
+            for entry in (choice.get("logprobs") or {}).get("content") or ():
+                entry["top_logprobs"] = []
 
 
 app = LlamaCppModel.app()

@@ -18,12 +18,15 @@ import llama_process
 from gymctl.contract.responses import JsonObject
 from gymctl.errors import ServerError
 from gymctl.servers import InnerServerError
+from gymctl.servers.model import ConversionError
 from gymctl.servers.wire import dumps
 from gymctl.transport import Transport
 
 logger = logging.getLogger("gymctl.server")
 
 _REMEMBERED_PROMPTS = 512
+_CANDIDATES = (1000, 10_000_000)
+"""A sampled token is nearly always among the first thousand; the whole vocabulary is megabytes of answer."""
 _TEMPLATE_FIELDS = ("messages", "tools", "tool_choice", "response_format", "chat_template_kwargs")
 
 
@@ -37,6 +40,7 @@ class Engine:
         self._process: asyncio.subprocess.Process | None = None
         self._watch: asyncio.Task[None] | None = None
         self._prompts: OrderedDict[bytes, list[int]] = OrderedDict()
+        self._letter: int | None = None
 
     async def start(self, *, model_path: str, threads: int, context: int, parallel: int) -> None:
         """Returns when the model is loaded. Raises ServerError when it cannot be."""
@@ -50,7 +54,11 @@ class Engine:
                 env=llama_process.environment(threads, Path(scratch)),
             )
             self._process = process
-            line = await _loaded(process, settings)
+            try:
+                line = await _loaded(process, settings)
+            except asyncio.CancelledError:
+                await self.stop()
+                raise
         if not line:
             code = await process.wait()
             raise ServerError(
@@ -100,6 +108,22 @@ class Engine:
         if len(self._prompts) > _REMEMBERED_PROMPTS:
             self._prompts.popitem(last=False)
         return known
+
+    async def log_probability(self, before: list[int], token: int) -> float:
+        """How probable `token` was after these tokens.
+
+        One more token is generated, which must be a letter: of half a character llama.cpp reports nothing.
+        Forcing it does not change what is reported of the others.
+        """
+        if self._letter is None:
+            self._letter = (await self.ask("/tokenize", {"content": "a"}))["tokens"][-1]
+        body = {"prompt": before, "n_predict": 1, "temperature": 0, "logit_bias": [[self._letter, 1000]]}
+        for candidates in _CANDIDATES:
+            answer = await self.ask("/completion", {**body, "n_probs": candidates})
+            for entry in answer["completion_probabilities"][0]["top_logprobs"]:
+                if entry["id"] == token:
+                    return entry["logprob"]
+        raise ConversionError(f"llama.cpp does not know token {token}")
 
 
 async def _loaded(process: asyncio.subprocess.Process, settings: llama_process.Settings) -> bytes:

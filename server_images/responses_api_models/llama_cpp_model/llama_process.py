@@ -88,6 +88,9 @@ def _serve(settings: Settings) -> Any:
     params.model.path = settings.model_path
     params.n_ctx = settings.context * settings.parallel
     params.n_parallel = settings.parallel
+    params.n_batch = (
+        128  # a caller that leaves frees its slot between two batches: after a second, not thirty
+    )
     for cpu in (params.cpuparams, params.cpuparams_batch):
         cpu.n_threads = settings.threads
         cpu.poll = 0
@@ -105,7 +108,10 @@ def _serve(settings: Settings) -> Any:
 
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    server = _serve(Settings(**json.loads(sys.stdin.readline())))
+    try:
+        server = _serve(Settings(**json.loads(sys.stdin.readline())))
+    except RuntimeError:  # llama.cpp has said why
+        sys.exit(1)
     sys.stdout.write(json.dumps({"url": server.listening_address}) + "\n")
     sys.stdout.flush()
     sys.stdin.read()

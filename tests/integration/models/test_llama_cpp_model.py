@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import time
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from gymctl.config.load import Selection, load
@@ -49,18 +51,52 @@ async def test_a_real_model_answers_with_token_ids_and_ends_quickly(spawn, pytho
     assert all(value <= 0 for value in item["generation_log_probs"])
     assert (await server.get("/gymctl/upstream"))[1] == []
 
+    await _every_token_of_an_emoji_is_there(server)
+    await _trainers_ask_for_no_top_logprobs_and_get_ids(server)
     await _same_seed_same_answer_whatever_runs_beside_it(server)
     await _a_conversation_beyond_the_context_ends_as_incomplete(server)
 
-    story = asyncio.create_task(server.post("/v1/responses", {"input": "Tell a long story."}))
+    stories = [
+        asyncio.create_task(server.post("/v1/responses", {"input": "Tell a long story."})) for _ in range(8)
+    ]
     await asyncio.sleep(0.5)
     engine = _child(server.pid)
     begin = time.monotonic()
     assert await server.stop() == 0
     assert time.monotonic() - begin < 3
     assert not _is_running(engine)
-    await asyncio.wait([story])
-    assert story.exception() is not None or story.result()[0] != 200
+    await asyncio.wait(stories)
+    assert any(story.exception() is not None or story.result()[0] != 200 for story in stories)
+
+
+async def _every_token_of_an_emoji_is_there(server) -> None:
+    """llama.cpp reports the last token of a character only; the others must be found and scored."""
+    messages = [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": "Repeat exactly: \U0001f33a\U0001f600"},
+        {"role": "user", "content": "Print emoji \U0001f33a"},
+    ]
+    body = {"messages": messages, "max_tokens": 9, "temperature": 0, "logprobs": True}
+    status, answer = await server.post("/v1/chat/completions", body)
+    assert status == 200
+    message, entries = answer["choices"][0]["message"], answer["choices"][0]["logprobs"]["content"]
+    assert "\U0001f33a" in message["content"]
+    tokens, scores = message["generation_token_ids"], message["generation_log_probs"]
+    assert len(entries) < len(tokens) == len(scores) == answer["usage"]["completion_tokens"]
+    assert all(value <= 0 for value in scores)
+    # Greedy: what was taken is the likeliest of the vocabulary, so never less probable than the average.
+    assert all(value > math.log(1 / 49152) for value in scores)
+
+
+async def _trainers_ask_for_no_top_logprobs_and_get_ids(server) -> None:
+    messages = [{"role": "user", "content": PROMPT}]
+    body = {"messages": messages, "max_tokens": 4, "logprobs": True, "top_logprobs": 0}
+    _, answer = await server.post("/v1/chat/completions", body)
+    choice = answer["choices"][0]
+    assert len(choice["message"]["generation_token_ids"]) == answer["usage"]["completion_tokens"]
+    assert all(entry["top_logprobs"] == [] for entry in choice["logprobs"]["content"])
+    _, several = await server.post("/v1/chat/completions", {**body, "n": 2})
+    assert [set(IDS) & set(choice["message"]) for choice in several["choices"]] == [set(), set()]
 
 
 async def _same_seed_same_answer_whatever_runs_beside_it(server) -> None:
@@ -77,6 +113,32 @@ async def _a_conversation_beyond_the_context_ends_as_incomplete(server) -> None:
     assert status == 200
     assert (answer["status"], answer["incomplete_details"]) == ("incomplete", {"reason": "max_output_tokens"})
     assert not any(field in answer["output"][-1] for field in IDS)
+
+
+async def test_a_caller_that_leaves_frees_its_slot(spawn, python):
+    server = await spawn(python, "llama_cpp_model", parallel=1, context=4096)
+    short = {"input": "hi", "max_output_tokens": 1}
+    await server.post("/v1/responses", short)
+    for long in ({"input": "Tell a very long story.", "max_output_tokens": 3500}, {"input": "word " * 3500}):
+        with pytest.raises(TimeoutError):
+            await server.post("/v1/responses", long, timeout=aiohttp.ClientTimeout(total=0.6))
+        async with asyncio.timeout(10):
+            assert (await server.post("/v1/responses", short))[0] == 200
+
+
+@pytest.mark.parametrize("content", [None, b"", b"GGUF" + bytes(1000)])
+async def test_a_model_that_cannot_be_loaded_is_told_without_a_traceback(
+    spawn, python, tmp_path, capfd, content
+):
+    path = tmp_path / "model.gguf"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(AssertionError, match="ended at its start"):
+        await spawn(python, "llama_cpp_model", model_path=str(path))
+    told = capfd.readouterr().err
+    expected = "no such model file" if content is None else "llama.cpp could not load the model"
+    assert f"error: {expected}" in told and str(path) in told
+    assert "Traceback" not in told
 
 
 async def test_when_llama_cpp_dies_the_server_ends_with_an_error(spawn, python):
