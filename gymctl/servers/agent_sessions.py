@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
@@ -115,11 +117,13 @@ class AgentSession:
             await asyncio.wait(running)
 
 
-class _Closed:
-    def __init__(self, episode_id: EpisodeId | None, receipt: AgentReceipt, expires: float) -> None:
-        self.episode_id = episode_id
-        self.receipt = receipt
-        self.expires = expires
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A receipt that may still be asked for."""
+
+    receipt: AgentReceipt
+    episode_id: EpisodeId
+    expires: float
 
 
 class AgentSessions:
@@ -129,7 +133,9 @@ class AgentSessions:
         self._receipt_seconds = receipt_seconds
         self._clock = clock
         self._open: dict[str, AgentSession] = {}
-        self._closed: Recent[str, _Closed] = Recent(REMEMBERED)
+        self._closed: Recent[str, bool] = Recent(REMEMBERED)
+        self._receipts: OrderedDict[str, _Kept] = OrderedDict()
+        """In the order in which they expire; a closed session keeps nothing but its id after that."""
 
     def __len__(self) -> int:
         return len(self._open)
@@ -164,13 +170,12 @@ class AgentSessions:
         session_id = close.agent_session_id
         if cookie_id is not None and cookie_id != session_id:
             raise HTTPException(409, "agent_session_id does not match the session cookie")
-        closed = self._closed.get(session_id)
-        if closed is not None:
-            if closed.episode_id is not None and closed.episode_id != close.episode_id:
+        self._expire()
+        kept = self._receipts.get(session_id)
+        if kept is not None:
+            if kept.episode_id != close.episode_id:
                 raise HTTPException(409, "episode_id does not match the seeded agent session")
-            if cookie_id is not None and closed.expires <= self._clock():
-                raise HTTPException(409, "Agent session cookie has expired")
-            return closed.receipt
+            return kept.receipt
         session = self._open.get(session_id)
         if session is not None:
             if session.seed.episode_id != close.episode_id:
@@ -178,9 +183,8 @@ class AgentSessions:
             return None
         if cookie_id is not None:
             raise HTTPException(409, "Agent session cookie has expired")
-        nothing = AgentReceipt(agent_session_id=session_id)
-        self._remember(session_id, None, nothing)
-        return nothing
+        self._closed.put(session_id, True)
+        return AgentReceipt(agent_session_id=session_id)
 
     def closing(self, session_id: str) -> AgentSession | None:
         """The session to clean up; from now on it takes no turns. A failed clean-up may be tried again."""
@@ -194,8 +198,13 @@ class AgentSessions:
         self._open.pop(session.seed.agent_session_id, None)
 
     def closed(self, session: AgentSession, receipt: AgentReceipt) -> None:
-        self._remember(session.seed.agent_session_id, session.seed.episode_id, receipt)
-        self._open.pop(session.seed.agent_session_id, None)
+        session_id = session.seed.agent_session_id
+        expires = self._clock() + self._receipt_seconds
+        self._receipts[session_id] = _Kept(receipt, session.seed.episode_id, expires)
+        self._closed.put(session_id, True)
+        self._open.pop(session_id, None)
 
-    def _remember(self, session_id: str, episode_id: EpisodeId | None, receipt: AgentReceipt) -> None:
-        self._closed.put(session_id, _Closed(episode_id, receipt, self._clock() + self._receipt_seconds))
+    def _expire(self) -> None:
+        now = self._clock()
+        while self._receipts and next(iter(self._receipts.values())).expires <= now:
+            self._receipts.popitem(last=False)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 from collections.abc import Awaitable, Callable
 
 from starlette.exceptions import HTTPException
@@ -11,12 +13,12 @@ from gymctl.contract.episodes import ResourcesSeed
 from gymctl.servers.recent import Recent
 
 REMEMBERED = 262144
-"""Seeds and tombstones kept; an id is about 60 bytes."""
+"""Seeds and tombstones kept, at most; an entry takes about 400 bytes."""
 
 
 class _Seeded:
-    def __init__(self, seed: ResourcesSeed) -> None:
-        self.seed = seed
+    def __init__(self, digest: bytes) -> None:
+        self.digest = digest
         self.lock = asyncio.Lock()
         self.is_done = False
 
@@ -32,11 +34,12 @@ class ResourcesSessions:
         """Run the seed once; the same request again is fine, another one for the same id is refused."""
         session_id = seed.resources_session_id
         self._refuse_closed(session_id)
+        digest = _digest(seed)
         entry = self._seeded.get(session_id)
         if entry is None:
-            entry = _Seeded(seed)
+            entry = _Seeded(digest)
             self._seeded.put(session_id, entry)
-        elif entry.seed != seed:
+        elif entry.digest != digest:
             raise HTTPException(409, "resources_session_id is already bound to another seed request")
         async with entry.lock:
             self._refuse_closed(session_id)
@@ -58,3 +61,8 @@ class ResourcesSessions:
             await release()
             self._closed.put(session_id, True)
             self._seeded.drop(session_id)
+
+
+def _digest(seed: ResourcesSeed) -> bytes:
+    """Instead of the seed, whose task data may be large, and is kept until the session is closed."""
+    return hashlib.sha256(json.dumps(seed.model_dump(), sort_keys=True).encode()).digest()
