@@ -40,6 +40,7 @@ class ProjectPaths:
       parts/<service>.json  what each server is told, mode 0600
       logs/<server>.log   process runtime only
       lock                held while a command changes the project
+      in-use              held while an evaluation relies on its servers
     """
 
     folder: Path
@@ -71,6 +72,10 @@ class ProjectPaths:
     @property
     def lock(self) -> Path:
         return self.folder / "lock"
+
+    @property
+    def use(self) -> Path:
+        return self.folder / "in-use"
 
     def part(self, service: str) -> Path:
         return self.parts / f"{service}.json"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import resource
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -22,12 +22,13 @@ from gymctl.config.ports import with_free_head_port
 from gymctl.contract.part import Pool
 from gymctl.contract.servers import HEAD_PORT, ServerTable
 from gymctl.errors import EngineError, GymctlError, Interrupted, PrerequisiteError, RunError, ServerError
+from gymctl.paths import ProjectPaths
 from gymctl.rollouts.collect import CollectOptions
 from gymctl.rollouts.head import server_table
 from gymctl.rollouts.run import Run, RunRequest
-from gymctl.runtime import attach
+from gymctl.runtime import attach, lock
 from gymctl.runtime.stack import RuntimeChoice, Stack
-from gymctl.runtime.up import bring_up
+from gymctl.runtime.up import bring_up, use_of
 from gymctl.transport import Transport
 
 SCRIPTED = "scripted_model"
@@ -218,24 +219,36 @@ class Evaluation:
     async def _served(self, found: Served | None, interrupts: Interrupts) -> AsyncIterator[Served]:
         """The servers: those that run already, or started here and taken down at the end."""
         if found is not None:
-            yield found
+            with _shared(found.stack) if found.stack is not None else nullcontext():
+                yield found
             return
         assert self._config is not None
-        was_up = await asyncio.to_thread(_already_up, self._config.project)
+        with use_of(self._config.project, "eval") as use:
+            async with self._started(self._config, use, interrupts) as served:
+                yield served
+
+    @asynccontextmanager
+    async def _started(self, asked: Config, use: lock.Use, interrupts: Interrupts) -> AsyncIterator[Served]:
+        was_up = await asyncio.to_thread(_already_up, asked.project)
         held = int(was_up.head_url.rpartition(":")[2]) if was_up is not None else None
-        config = with_free_head_port(self._config, held=held)
-        if was_up is None and config.head_port != self._config.head_port:
-            self._console.say(f"  head           {self._config.head_port} is taken, so at {config.head_port}")
+        config = with_free_head_port(asked, held=held)
+        if was_up is None and config.head_port != asked.head_port:
+            self._console.say(f"  head           {asked.head_port} is taken, so at {config.head_port}")
         stack = await bring_up(
             config,
             choice=cast(RuntimeChoice, self._asked.runtime),
             reporter=reporter(self._console),
             concurrency=self._asked.concurrency,
+            use=use,
         )
+        if was_up is not None:
+            use.share()
         try:
             yield Served(stack.table, stack)
         finally:
             if was_up is not None:
+                # Servers that had to be started anew are ours; they must not end with us.
+                await interrupts.shielded(stack.release())
                 self._console.say(f"project {stack.project} was up before and stays up")
             elif self._asked.is_kept_up:
                 await interrupts.shielded(stack.release())
@@ -261,6 +274,10 @@ class Evaluation:
     def _planned_table(self) -> ServerTable:
         assert self._config is not None
         return ServerTable.from_document(self._config.document)
+
+
+def _shared(stack: Stack) -> AbstractContextManager[None]:
+    return lock.shared(ProjectPaths.of(stack.project).use)
 
 
 def _already_up(project: str) -> Stack | None:

@@ -64,14 +64,20 @@ async def bring_up(
     reporter: Reporter,
     base: Path | None = None,
     concurrency: int = 0,
+    use: lock.Use | None = None,
 ) -> RunningProject:
     """Start the project and return when it is ready; one that is up and unchanged is returned as it is.
 
-    concurrency: connections that the caller means to hold; checked against what the engine survives. When a
-    start fails or is cancelled, everything that belongs to the project has been stopped and removed.
+    concurrency: connections that the caller means to hold; checked against what the engine survives.
+    use: how the caller holds the project beyond the start; servers that others rely on are not changed.
+    When a start fails or is cancelled, everything that belongs to the project has been stopped and removed.
     """
+    if use is None:
+        with use_of(config.project, "up", base) as own:
+            return await bring_up(
+                config, choice=choice, reporter=reporter, base=base, concurrency=concurrency, use=own
+            )
     paths = ProjectPaths.of(config.project, base)
-    _make_folder(paths)
     with lock.held(paths.lock, "up"):
         known = state.load(paths)
         launcher = await choose(choice, reporter, paths, known)
@@ -87,7 +93,14 @@ async def bring_up(
         await launcher.preflight(config, reporter)
         _warn_of_proxy(launcher, concurrency, reporter)
         await launcher.prepare(config, reporter)
-        return await _with_ports(_Start(config, launcher, paths, previous, known, reporter))
+        return await _with_ports(_Start(config, launcher, paths, previous, known, reporter, use))
+
+
+def use_of(project: str, command: str, base: Path | None = None) -> lock.Use:
+    """Hold a project's servers as they are; close it when they are no longer needed."""
+    paths = ProjectPaths.of(project, base)
+    _make_folder(paths)
+    return lock.Use(paths.use, command)
 
 
 async def choose(
@@ -147,6 +160,7 @@ class _Start:
     """The same project, when it is up already."""
     known: ProjectState | None
     reporter: Reporter
+    use: lock.Use
 
 
 async def _with_ports(start: _Start) -> RunningProject:
@@ -181,6 +195,8 @@ async def _attempt(start: _Start, config: Config) -> RunningProject:
             start.reporter.note(f"{config.project} is up already, nothing has changed")
             start.previous.was_up = True
             return start.previous
+        if not start.use.is_alone:
+            raise lock.in_use(paths.use)
         if launcher.name == "process":
             await tasks.finish(start.previous.down())
     for service, part in told.items():

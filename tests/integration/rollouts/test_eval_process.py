@@ -18,17 +18,20 @@ SLOW = "++policy_model.responses_api_models.scripted_model.faults={latency_ms: 4
 Eval = Callable[..., subprocess.Popen[str]]
 
 
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
 @pytest.fixture
 def evaluate(tmp_path: Path) -> Iterator[Eval]:
     started: list[subprocess.Popen[str]] = []
 
     def start(*arguments: str) -> subprocess.Popen[str]:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
         command = [sys.executable, "-m", "gymctl", "eval", "weather", "--runtime", "process", "-o", "x.jsonl"]
         process = subprocess.Popen(
-            [*command, f"++head_server.port={port}", *arguments],
+            [*command, f"++head_server.port={free_port()}", *arguments],
             cwd=tmp_path,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -141,4 +144,39 @@ def test_a_killed_server_ends_the_run_with_its_name(evaluate: Eval, tmp_path: Pa
         assert record["_ng_failure_server"] == "weather"
         assert "reward" not in record
     assert len(lines(tmp_path / "x_failures.jsonl")) >= 1
+    assert servers(tmp_path) == {}
+
+
+def test_an_evaluation_with_another_model_does_not_touch_one_that_runs(
+    evaluate: Eval, tmp_path: Path
+) -> None:
+    first = evaluate(SLOW, "--limit", "4", "--concurrency", "1", "--json")
+    wait_for_lines(tmp_path / "x.jsonl", 1, first)
+    second = evaluate(SLOW.replace("400", "0"), "--limit", "1", "-o", "y.jsonl")
+    _, err = second.communicate(timeout=60)
+    assert second.returncode == 3, err
+    assert "in use by `gymctl eval`" in err
+    assert "--project" in err
+    out, err = first.communicate(timeout=60)
+    assert first.returncode == 0, err
+    assert json.loads(out)["rollouts"]["scored"] == 4
+    assert servers(tmp_path) == {}
+
+
+def test_a_project_that_was_up_stays_up_also_when_its_servers_were_started_anew(
+    evaluate: Eval, tmp_path: Path
+) -> None:
+    head = f"++head_server.port={free_port()}"
+    gymctl = [sys.executable, "-m", "gymctl"]
+    up = [*gymctl, "up", "weather", "-d", "--runtime", "process", head]
+    subprocess.run(up, cwd=tmp_path, check=True, capture_output=True)
+    try:
+        process = evaluate(head, SLOW.replace("400", "1"), "--limit", "1")
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 0, err
+        assert "stays up" in err
+        time.sleep(1)
+        assert len(servers(tmp_path)) == 5
+    finally:
+        subprocess.run([*gymctl, "down"], cwd=tmp_path, check=True, capture_output=True)
     assert servers(tmp_path) == {}

@@ -66,6 +66,22 @@ def test_a_second_command_is_told_who_changes_the_project(tmp_path: Path) -> Non
         pass
 
 
+def test_servers_are_changed_only_by_who_uses_them_alone(tmp_path: Path) -> None:
+    path = tmp_path / "in-use"
+    with lock.Use(path, "eval") as starter:
+        assert starter.is_alone
+        with pytest.raises(PrerequisiteError, match="in use by `gymctl eval`") as caught:
+            lock.Use(path, "up")
+        assert "--project" in str(caught.value.hint)
+        starter.share()
+        with lock.Use(path, "eval") as second:
+            assert not second.is_alone
+    with lock.shared(path), lock.Use(path, "up") as third:
+        assert not third.is_alone
+    with lock.Use(path, "up") as last:
+        assert last.is_alone
+
+
 def test_state_is_read_back_and_forgotten(tmp_path: Path) -> None:
     for name in ("b", "a"):
         state.save(ProjectPaths.of(name, tmp_path), project_state(name))
