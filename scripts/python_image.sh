@@ -58,6 +58,7 @@ make_root_archive() {
     local target=$1
     # --hook commands run with the new root in $1. Byte code is compiled unchecked-hash: it is reproducible and
     # valid whatever the file times are, so no container compiles the standard library again at its start.
+    # -B and -f: the modules that compileall itself imports would else keep byte code that depends on file times.
     # shellcheck disable=SC2016  # $1 belongs to the hook
     mmdebstrap --quiet --mode=root --variant=apt --include=python3,python3-venv,ca-certificates,passwd \
         --aptopt='Acquire::Retries "3"' --aptopt='APT::Install-Recommends "false"' \
@@ -65,7 +66,7 @@ make_root_archive() {
         --customize-hook='chroot "$1" python3 -m venv /usr/local' \
         --customize-hook='rm -rf "$1"/usr/share/doc/* "$1"/usr/share/man/* "$1"/usr/share/locale/* "$1"/usr/share/info/*' \
         --customize-hook='find "$1"/usr/lib/python3* "$1"/usr/local/lib -name "*.pyc" -delete' \
-        --customize-hook='chroot "$1" python3 -m compileall -q -j 0 --invalidation-mode unchecked-hash /usr/lib/python3.13 /usr/local/lib >/dev/null || true' \
+        --customize-hook='chroot "$1" python3 -B -m compileall -f -q -j 0 --invalidation-mode unchecked-hash /usr/lib/python3.13 /usr/local/lib >/dev/null || true' \
         --customize-hook='echo "deb http://deb.debian.org/debian trixie main" >"$1"/etc/apt/sources.list' \
         --customize-hook='rm -f "$1"/etc/resolv.conf "$1"/etc/hostname; rm -rf "$1"/var/log/*' \
         "$SUITE" "$target" "$(debian_mirror)" 2>"$SCRATCH/mmdebstrap.log" ||
