@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
+from typing import Any
 
 from fakes.counting import counts_seen, expected, write_rows
-from fakes.program import gymctl, read_lines
+from fakes.program import gymctl, read_lines, start
 
+LATE = "++policy_model.responses_api_models.scripted_model.faults.latency_ms=500"
 SLOW = "++policy_model.responses_api_models.scripted_model.faults.latency_ms=150"
 
 
@@ -58,6 +61,28 @@ def small_model_is_evaluated(folder: Path, runtime: str) -> None:
         assert 0.0 <= record["reward"] <= 1.0
         assert len(last["generation_token_ids"]) == len(last["generation_log_probs"]) > 0
         assert all(isinstance(token, int) for token in last["prompt_token_ids"])
+
+
+def servers_are_seen_while_it_runs(folder: Path, runtime: str) -> list[dict[str, Any]]:
+    """`gymctl ps` from another terminal shows the servers of an evaluation that is under way."""
+    arguments = ["eval", "weather", "--runtime", runtime, "-o", "out.jsonl", "--concurrency", "2", LATE]
+    with start(*arguments, cwd=folder) as running:
+        rows: list[dict[str, Any]] = []
+        end = time.monotonic() + 120
+        while running.poll() is None and time.monotonic() < end and not _all_ready(rows):
+            time.sleep(0.2)
+            rows = json.loads(gymctl("ps", "--json", cwd=folder).stdout or "[]")
+        assert running.poll() is None, "it ended before `ps` saw its servers"
+        assert _all_ready(rows)
+        _, talk = running.communicate(timeout=120)
+    assert running.returncode == 0, talk
+    assert json.loads(gymctl("ps", "--json", cwd=folder).stdout) == []
+    return rows
+
+
+def _all_ready(projects: list[dict[str, Any]]) -> bool:
+    states = [server["state"] for project in projects for server in project["servers"]]
+    return len(states) == 5 and set(states) == {"ready"}
 
 
 def running_project_is_used(folder: Path, runtime: str) -> None:

@@ -26,6 +26,17 @@ def gymctl(
     )
 
 
+def start(*arguments: str, cwd: Path) -> subprocess.Popen[str]:
+    """Start one command in `cwd` and go on."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "gymctl", *arguments],
+        cwd=cwd,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
 def read_lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_bytes().split(b"\n") if line]
 

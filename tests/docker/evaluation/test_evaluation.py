@@ -45,3 +45,8 @@ def test_a_real_small_model_is_evaluated(folder: Path) -> None:
 
 def test_eval_uses_a_project_that_is_up(folder: Path) -> None:
     evaluations.running_project_is_used(folder, "compose")
+
+
+def test_ps_shows_the_containers_of_an_evaluation_under_way(folder: Path) -> None:
+    [project] = evaluations.servers_are_seen_while_it_runs(folder, "compose")
+    assert all(server["image"].startswith("gymctl/") for server in project["servers"])

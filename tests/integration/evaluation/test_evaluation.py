@@ -31,3 +31,7 @@ def test_a_real_small_model_is_evaluated(folder: Path) -> None:
 
 def test_eval_uses_a_project_that_is_up(folder: Path) -> None:
     evaluations.running_project_is_used(folder, "process")
+
+
+def test_ps_shows_the_servers_of_an_evaluation_under_way(folder: Path) -> None:
+    evaluations.servers_are_seen_while_it_runs(folder, "process")
