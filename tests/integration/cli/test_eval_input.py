@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -33,6 +34,8 @@ def gymctl(tmp_path: Path) -> Run:
             stdin=subprocess.DEVNULL,
             timeout=60,
             check=False,
+            # Else Python caches modules cut off at `file_size`, and everybody's next import fails.
+            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
             preexec_fn=limit if file_size is not None else None,
         )
 
