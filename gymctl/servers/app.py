@@ -69,7 +69,7 @@ def assemble(server: Server) -> Starlette:
 
     app = Starlette(
         middleware=layers,
-        exception_handlers={InvalidBody: _answer_invalid, HTTPException: _answer_refused},
+        exception_handlers={InvalidBody: _answer_invalid, HTTPException: answer_refused},
         lifespan=_lifespan(server),
     )
     app.state.server = server
@@ -95,7 +95,8 @@ def _lifespan(server: Server) -> Callable[[Any], AbstractAsyncContextManager[Non
     return lifespan
 
 
-async def _answer_refused(request: Request, error: Exception) -> Response:
+async def answer_refused(request: Request, error: Exception) -> Response:
+    """An explicit HTTP error, an unknown path among them (CONTRACT 3.4)."""
     assert isinstance(error, HTTPException)
     return Json({"detail": error.detail}, status_code=error.status_code, headers=error.headers)
 

@@ -15,11 +15,13 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from gymctl.contract.part import EndpointState, HeadPart, HeadStatus, HeadTarget, TargetState
+from gymctl.servers.app import answer_refused
 from gymctl.servers.liveness import PROJECT_HEADER, SERVER_HEADER
 from gymctl.servers.wire import Json, dumps
 from gymctl.transport import Answer, Transport, TransportError
@@ -182,6 +184,5 @@ def _view(
         "/server_instances": server_instances,
         "/gymctl/status": status,
     }
-    return Starlette(
-        routes=[Route(path, endpoint) for path, endpoint in endpoints.items()], lifespan=lifespan
-    )
+    routes = [Route(path, endpoint) for path, endpoint in endpoints.items()]
+    return Starlette(routes=routes, exception_handlers={HTTPException: answer_refused}, lifespan=lifespan)

@@ -119,3 +119,9 @@ async def test_an_unresolvable_upstream_does_not_hold_readiness(transport):
         target = HeadTarget(name="policy_model", url=model, kind="responses_api_models")
         async with heads(target) as (url, _):
             await until_ready(transport, url)
+
+
+async def test_an_unknown_path_is_refused_in_json(transport):
+    async with heads() as (url, _):
+        answer = await transport.call("GET", f"{url}/nowhere")
+        assert (answer.status, answer.json()) == (404, {"detail": "Not Found"})

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
+from pathlib import Path
 from typing import Any
 
 IMAGE = "resources_servers/counter"
+EXAMPLES = Path(__file__).parents[1] / "data" / "example.jsonl"
 ROW: dict[str, Any] = {"responses_create_params": {"input": "count"}, "response": {"output": []}}
 EPISODE = {"rollout_id": "0-0"}
 
@@ -90,3 +94,18 @@ async def test_a_repeated_tool_call_counts_once(start, client):
         assert answer.json() == {"success": True}
     await client.post(f"{url}/increment_counter", {"amount": 2}, cookies=jar, key="k2")
     assert (await client.post(f"{url}/get_counter_value", {}, cookies=jar)).json() == {"count": 4}
+
+
+async def test_doing_what_an_example_row_says_is_rewarded_and_less_is_not(start, client):
+    url = await start(IMAGE, "counter")
+    rows = [json.loads(line) for line in EXAMPLES.read_text(encoding="utf-8").splitlines()]
+    assert len(rows) == 5
+    for row in rows:
+        steps = re.findall(r"(add|subtract) (\d+)", row["responses_create_params"]["input"])
+        amounts = [int(number) if verb == "add" else -int(number) for verb, number in steps]
+        for done, reward in ((amounts, 1.0), (amounts[:-1], 0.0)):
+            jar = (await client.post(f"{url}/seed_session", row)).cookies
+            for amount in done:
+                await client.post(f"{url}/increment_counter", {"amount": amount}, cookies=jar)
+            verdict = await client.post(f"{url}/verify", {**row, "response": {"output": []}}, cookies=jar)
+            assert verdict.json()["reward"] == reward
