@@ -24,7 +24,7 @@ from gymctl.paths import RunPaths
 from gymctl.rollouts.encoding import dumps, loads
 
 _PROBE_BYTES = 65_536
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _LARGE_LINE = 1_000_000
 """Bytes of a response from which on it is encoded and written in a thread, so that others are not held up."""
 

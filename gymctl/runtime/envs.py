@@ -27,6 +27,7 @@ from gymctl.engine import Finished, run_command
 from gymctl.errors import EngineError
 from gymctl.images import failure
 from gymctl.images.context import sdk_context, server_context
+from gymctl.images.secrets import BuildSecrets
 from gymctl.paths import bundled, cache_dir
 from gymctl.runtime import tasks
 from gymctl.runtime.stack import Reporter
@@ -168,6 +169,10 @@ async def _build(target: Path, recipe: Recipe, redacted: Collection[str]) -> Non
         await asyncio.to_thread(shutil.rmtree, stale, ignore_errors=True)
     temporary = _beside(target)
     python = str(_python(temporary))
+    network = BuildSecrets.of(os.environ)  # the same CA bundle, index and proxies as an image's build
+    environ = {"VIRTUAL_ENV": "", "NO_COLOR": "1", **network.network}
+    if network.ca is not None:
+        environ["SSL_CERT_FILE"] = str(network.ca)
     install = ("pip", "install", "--compile-bytecode", "--python", python)
     steps = [
         ("venv", "--relocatable", "--no-python-downloads", "--python", sys.executable, str(temporary)),
@@ -183,9 +188,9 @@ async def _build(target: Path, recipe: Recipe, redacted: Collection[str]) -> Non
             # Where a requirement is a path, it is meant from the server's folder, as in an image.
             done = await run_command(
                 (_uv(), "--no-progress", *step),
-                environ={"VIRTUAL_ENV": "", "NO_COLOR": "1"},
+                environ=environ,
                 cwd=recipe.folder or target.parent,
-                secrets=redacted,
+                secrets={*redacted, *network.values},
                 keep_lines=KEPT_LINES,
             )
             if done.exit_code != 0:
@@ -212,7 +217,8 @@ def _failed(recipe: Recipe, done: Finished) -> EngineError:
         f"the packages of {_whose(recipe)} cannot be installed (uv ended with {done.exit_code})",
         where=str(file or recipe.lock),
         details=failure.excerpt(lines),
-        hint=failure.hint_for(lines) or "correct that file; nothing half installed is kept",
+        hint=failure.hint_for(lines)
+        or ("check the network" if file is None else "correct that file; nothing half installed is kept"),
     )
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import yaml
+from fakes.program import processes_below
 
 from gymctl.runtime import keeper
 
@@ -353,7 +354,7 @@ def test_ctrl_c_while_packages_are_installed_leaves_no_half_environment(folder: 
     output = finished(process)
     assert process.returncode == 130, output
     assert [path.name for path in envs.iterdir() if not path.name.endswith("-lock")] == []
-    assert str(envs) not in subprocess.run(["ps", "axww"], capture_output=True, text=True).stdout
+    assert processes_below(envs) == []
 
 
 def test_without_an_engine_auto_runs_processes_and_says_so(folder: Folder) -> None:
