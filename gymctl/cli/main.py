@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
+import os
 import signal
 import sys
 import tempfile
@@ -15,7 +17,7 @@ import typer.exceptions
 
 from gymctl import __version__
 from gymctl.cli.output import Console
-from gymctl.errors import EXIT_BUG, GymctlError, Interrupted
+from gymctl.errors import EXIT_BUG, GymctlError, Interrupted, PrerequisiteError
 
 COMMANDS = ("eval", "up", "ps", "logs", "down", "doctor")
 GROUPS = ("config",)
@@ -100,6 +102,10 @@ def _run(arguments: list[str], *, is_debug: bool) -> int:
     except Exception as error:  # noqa: BLE001 - the border: whatever arrives here is a bug of ours
         if is_debug:
             traceback.print_exc()
+        refused = _refused_by_disk(error)
+        if refused is not None:
+            console.error(refused)
+            return refused.exit_code
         console.insist(_bug_report(error))
         return EXIT_BUG
     return code if isinstance(code, int) else 0
@@ -109,6 +115,14 @@ def _ignore_signals() -> None:
     """A second Ctrl+C while the interpreter ends must not change the exit code of the first."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
+
+
+def _refused_by_disk(error: Exception) -> PrerequisiteError | None:
+    """A disk may be full or read-only at any of the files that we write; that is no bug."""
+    if not isinstance(error, OSError) or error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+        return None
+    where = None if error.filename is None else os.fsdecode(error.filename)
+    return PrerequisiteError(f"a file cannot be written: {error.strerror}", where=where)
 
 
 def _bug_report(error: Exception) -> str:

@@ -6,11 +6,20 @@ import os
 import secrets
 from pathlib import Path
 
+from gymctl.errors import PrerequisiteError
+
 
 def make_folder(folder: Path) -> Path:
-    """A folder, made if needed, that only its owner can enter."""
-    folder.mkdir(parents=True, exist_ok=True)
-    folder.chmod(0o700)
+    """A folder, made if needed, that only its owner can enter. PrerequisiteError where none can be made."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o700)
+    except OSError as error:
+        raise PrerequisiteError(
+            f"a folder of gymctl's own cannot be made here: {error.strerror}",
+            where=str(folder),
+            hint="go to a folder that you may write and that has room",
+        ) from error
     return folder
 
 

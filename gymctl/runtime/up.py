@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -72,13 +73,9 @@ async def bring_up(
     use: how the caller holds the project beyond the start; servers that others rely on are not changed.
     When a start fails or is cancelled, everything that belongs to the project has been stopped and removed.
     """
-    if use is None:
-        with use_of(config.project, "up", base) as own:
-            return await bring_up(
-                config, choice=choice, reporter=reporter, base=base, concurrency=concurrency, use=own
-            )
     paths = ProjectPaths.of(config.project, base)
-    with lock.held(paths.lock, "up"):
+    _make_folder(paths)
+    with lock.held(paths.lock, "up"), nullcontext(use) if use else lock.Use(paths.use, "up") as used:
         known = state.load(paths)
         launcher = await choose(choice, reporter, paths, known)
         previous = await asyncio.to_thread(_previous, known, paths, launcher.name)
@@ -93,7 +90,7 @@ async def bring_up(
         await launcher.preflight(config, reporter)
         _warn_of_proxy(launcher, concurrency, reporter)
         await launcher.prepare(config, reporter)
-        return await _with_ports(_Start(config, launcher, paths, previous, known, reporter, use))
+        return await _with_ports(_Start(config, launcher, paths, previous, known, reporter, used))
 
 
 def use_of(project: str, command: str, base: Path | None = None) -> lock.Use:

@@ -66,6 +66,13 @@ def test_a_second_command_is_told_who_changes_the_project(tmp_path: Path) -> Non
         pass
 
 
+def test_a_project_folder_that_cannot_be_made_is_an_answer(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(PrerequisiteError, match="cannot be made here: Not a directory") as caught:
+        private.make_folder(tmp_path / "file" / ".gymctl")
+    assert caught.value.where == str(tmp_path / "file" / ".gymctl")
+
+
 def test_servers_are_changed_only_by_who_uses_them_alone(tmp_path: Path) -> None:
     path = tmp_path / "in-use"
     with lock.Use(path, "eval") as starter:
