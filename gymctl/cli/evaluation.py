@@ -137,8 +137,9 @@ class Evaluation:
             console.say(f" {'failed':<11} {count:,} × {reason}")
         if run.replaced:
             console.say(" note        replaced the results of an earlier run at the same place")
-        console.say()
-        console.say(_next(run, self._asked))
+        if not run.tally.not_run:  # else the error that follows says what to do
+            console.say()
+            console.say(_next(run, self._asked))
 
     def _end(self, run: Run, problem: GymctlError | None, interrupts: Interrupts) -> None:
         """The exit code, by raising."""
