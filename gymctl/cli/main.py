@@ -16,7 +16,7 @@ import typer
 import typer.exceptions
 
 from gymctl import __version__
-from gymctl.cli.output import Console
+from gymctl.cli.output import Console, ReaderGone
 from gymctl.errors import EXIT_BUG, GymctlError, Interrupted, PrerequisiteError
 
 COMMANDS = ("eval", "up", "ps", "logs", "down", "doctor")
@@ -96,8 +96,9 @@ def _run(arguments: list[str], *, is_debug: bool) -> int:
     except (KeyboardInterrupt, typer.Abort):
         console.insist("error: interrupted")
         return 130
-    except BrokenPipeError:
-        sys.stderr.close()
+    except ReaderGone:
+        # Else the interpreter tries once more, when it ends, to write what nobody reads.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:  # noqa: BLE001 - the border: whatever arrives here is a bug of ours
         if is_debug:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -16,6 +17,13 @@ STEP_WIDTH = 16
 def has_motion(stream: TextIO) -> bool:
     """Whether lines may be redrawn: a terminal that is neither dumb nor told to stay quiet."""
     return stream.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("CI")
+
+
+class ReaderGone(Exception):
+    """Whoever read our stdout has left (`gymctl logs -f | head -1`): nothing more to say, and no error.
+
+    Not an OSError: Typer would take that for exit code 1, which here means a wrong configuration.
+    """
 
 
 class Console:
@@ -36,7 +44,10 @@ class Console:
     def data(self, text: str) -> None:
         """What the user asked for, on stdout."""
         self._close_line()
-        print(text, file=self._out, flush=True)
+        try:
+            print(text, file=self._out, flush=True)
+        except BrokenPipeError:
+            raise ReaderGone from None
 
     def json(self, value: Any) -> None:
         self.data(json.dumps(value, indent=2, ensure_ascii=False, default=str))
@@ -47,9 +58,11 @@ class Console:
             self.insist(text)
 
     def insist(self, text: str) -> None:
-        """Like `say`, also under --quiet: warnings and what a signal does."""
+        """Like `say`, also under --quiet: warnings and what a signal does. Nobody has to listen: a reader of
+        stderr that leaves does not end a run."""
         self._close_line()
-        print(text, file=self._err, flush=True)
+        with contextlib.suppress(BrokenPipeError):
+            print(text, file=self._err, flush=True)
 
     def table(self, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
         """Aligned columns on stdout; a column whose cells are all numbers is right-aligned."""
@@ -61,7 +74,8 @@ class Console:
             return
         width = max(20, _terminal_width(self._err) - 1)
         shown = text if len(text) <= width else text[: width - 1] + "…"
-        print(f"\r{shown.ljust(self._open_line)}", end="", file=self._err, flush=True)
+        with contextlib.suppress(BrokenPipeError):
+            print(f"\r{shown.ljust(self._open_line)}", end="", file=self._err, flush=True)
         self._open_line = len(shown)
 
     def error(self, error: GymctlError) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Literal
 
-from pydantic import Field, SecretStr, ValidationError
+from pydantic import Field, SecretStr, ValidationError, field_validator
 
 from gymctl.contract.part import ServerPart
 from gymctl.contract.responses import JsonObject
@@ -40,6 +40,14 @@ class OpenAIModelConfig(ServerConfig):
     on if the upstream has no such route."""
     upstream_unreachable_seconds: float = Field(default=60.0, ge=0)
     """How long a refused connection is tried again before the request fails."""
+
+    @field_validator("openai_api_key")
+    @classmethod
+    def _fits_a_header(cls, key: SecretStr) -> SecretStr:
+        """A key read from a file often brings the line break along; every request would fail over it."""
+        if not key.get_secret_value().isprintable():
+            raise ValueError("the key holds a line break or another control character")
+        return key
 
 
 class OpenAIModel(ModelServer):

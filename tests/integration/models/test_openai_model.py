@@ -8,6 +8,8 @@ from typing import Any
 import aiohttp
 import pytest
 
+from gymctl.errors import ConfigError
+
 KEY = "sk-secret-of-the-test"
 
 
@@ -145,6 +147,12 @@ async def test_a_refused_key_or_spent_quota_stops_the_process_from_asking(
     assert upstream.posts() == 1
     assert KEY not in str(first[1])
     assert KEY not in caplog.text
+
+
+async def test_a_key_with_a_line_break_is_refused_before_the_first_request(start, upstream):
+    with pytest.raises(ConfigError, match="line break") as caught:
+        await start("openai_model", **block(upstream, openai_api_key=f"{KEY}\n"))
+    assert KEY not in str(caught.value)
 
 
 async def test_a_refused_call_says_that_the_endpoint_behind_the_model_server_refused_it(

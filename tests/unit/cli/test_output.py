@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 
-from gymctl.cli.output import Console, reporter, table_lines
+import pytest
+
+from gymctl.cli.output import Console, ReaderGone, reporter, table_lines
 from gymctl.errors import ConfigError
 
 
@@ -46,3 +48,24 @@ def test_numbers_are_right_aligned_and_words_left() -> None:
         "head             2",
         "policy_model  1432",
     ]
+
+
+class Closed(io.StringIO):
+    """A pipe whose reader has left."""
+
+    def write(self, text: str) -> int:
+        raise BrokenPipeError
+
+
+def test_a_reader_of_the_talk_that_leaves_does_not_end_a_run() -> None:
+    out = io.StringIO()
+    console = Console(out=out, err=Closed())
+    console.say("ready")
+    console.insist("warning")
+    console.data("score")
+    assert out.getvalue() == "score\n"
+
+
+def test_a_reader_of_the_data_that_leaves_ends_the_command_without_an_error() -> None:
+    with pytest.raises(ReaderGone):
+        Console(out=Closed(), err=io.StringIO()).data("row")
