@@ -224,7 +224,7 @@ class Evaluation:
                 yield found
             return
         assert self._config is not None
-        with use_of(self._config.project, "eval") as use:
+        with use_of(self._config.project) as use:
             async with self._started(self._config, use, interrupts) as served:
                 yield served
 
@@ -232,6 +232,12 @@ class Evaluation:
     async def _started(self, asked: Config, use: lock.Use, interrupts: Interrupts) -> AsyncIterator[Served]:
         was_up = await asyncio.to_thread(_already_up, asked.project)
         held = int(was_up.head_url.rpartition(":")[2]) if was_up is not None else None
+        is_left_over = was_up is not None and use.is_alone and use.signed_by == "eval"
+        if is_left_over:
+            self._console.say(f"  {asked.project} was left running by an evaluation that was killed")
+        is_ours = was_up is None or is_left_over
+        if is_ours:
+            use.sign("eval")
         config = with_free_head_port(asked, held=held)
         if was_up is None and config.head_port != asked.head_port:
             self._console.say(f"  head           {asked.head_port} is taken, so at {config.head_port}")
@@ -242,17 +248,18 @@ class Evaluation:
             concurrency=self._asked.concurrency,
             use=use,
         )
-        if was_up is not None:
+        if not is_ours:
             use.share()
         try:
             yield Served(stack.table, stack)
         finally:
-            if was_up is not None:
-                # Servers that had to be started anew are ours; they must not end with us.
+            if not is_ours:
+                # Servers that had to be started anew are children of ours; they must not end with us.
                 await interrupts.shielded(stack.release())
                 self._console.say(f"project {stack.project} was up before and stays up")
             elif self._asked.is_kept_up:
                 await interrupts.shielded(stack.release())
+                use.sign("up")
                 self._console.say(f"project {stack.project} stays up; stop it: gymctl down {stack.project}")
             else:
                 await interrupts.shielded(stack.down())

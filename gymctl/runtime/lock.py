@@ -35,18 +35,26 @@ def held(path: Path, command: str) -> Iterator[None]:
 class Use:
     """Held by whoever relies on a project's servers; given back when the process ends, however it ends."""
 
-    def __init__(self, path: Path, command: str) -> None:
+    def __init__(self, path: Path) -> None:
         """Alone where possible, else beside others who share. Raises PrerequisiteError when somebody who will
         stop the servers at the end (an evaluation that started them) has it alone."""
         self.path = path
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         self.is_alone = self._try(fcntl.LOCK_EX)
         """The servers may be changed: nobody else relies on them."""
-        if self.is_alone:
-            _sign(self._descriptor, command)
-        elif not self._try(fcntl.LOCK_SH):
+        if not self.is_alone and not self._try(fcntl.LOCK_SH):
             self.close()
             raise in_use(path, _holder(path))
+
+    @property
+    def signed_by(self) -> str:
+        """The command that the servers belong to; still there when it was killed."""
+        return os.pread(self._descriptor, 100, 0).decode("utf-8", "replace").partition("\n")[0]
+
+    def sign(self, command: str) -> None:
+        """Say whose the servers are."""
+        if self.is_alone:
+            _sign(self._descriptor, command)
 
     def share(self) -> None:
         """From now on others may rely on the servers, too."""

@@ -75,7 +75,9 @@ async def bring_up(
     """
     paths = ProjectPaths.of(config.project, base)
     _make_folder(paths)
-    with lock.held(paths.lock, "up"), nullcontext(use) if use else lock.Use(paths.use, "up") as used:
+    with lock.held(paths.lock, "up"), nullcontext(use) if use else lock.Use(paths.use) as used:
+        if use is None:
+            used.sign("up")
         known = state.load(paths)
         launcher = await choose(choice, reporter, paths, known)
         previous = await asyncio.to_thread(_previous, known, paths, launcher.name)
@@ -93,11 +95,11 @@ async def bring_up(
         return await _with_ports(_Start(config, launcher, paths, previous, known, reporter, used))
 
 
-def use_of(project: str, command: str, base: Path | None = None) -> lock.Use:
+def use_of(project: str, base: Path | None = None) -> lock.Use:
     """Hold a project's servers as they are; close it when they are no longer needed."""
     paths = ProjectPaths.of(project, base)
     _make_folder(paths)
-    return lock.Use(paths.use, command)
+    return lock.Use(paths.use)
 
 
 async def choose(

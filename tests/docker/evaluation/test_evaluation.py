@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from fakes import evaluations
+from fakes.program import gymctl, read_lines, start
 
 
 def things_of(folder: Path) -> list[str]:
@@ -50,3 +52,19 @@ def test_eval_uses_a_project_that_is_up(folder: Path) -> None:
 def test_ps_shows_the_containers_of_an_evaluation_under_way(folder: Path) -> None:
     [project] = evaluations.servers_are_seen_while_it_runs(folder, "compose")
     assert all(server["image"].startswith("gymctl/") for server in project["servers"])
+
+
+def test_what_a_killed_evaluation_left_running_is_used_and_then_removed(folder: Path) -> None:
+    arguments = ("eval", "weather", "--runtime", "compose", "-o", "out.jsonl", "--concurrency", "2")
+    with start(*arguments, evaluations.LATE, cwd=folder) as killed:
+        end = time.monotonic() + 120
+        while not (folder / "out.jsonl").exists() and killed.poll() is None and time.monotonic() < end:
+            time.sleep(0.1)
+        killed.kill()
+        killed.communicate()
+    assert things_of(folder) != []
+    again = gymctl(*arguments, "--limit", "2", cwd=folder)
+    assert again.returncode == 0, again.stderr
+    assert "left running by an evaluation that was killed" in again.stderr
+    assert things_of(folder) == []
+    assert len(read_lines(folder / "out.jsonl")) == 2

@@ -75,18 +75,20 @@ def test_a_project_folder_that_cannot_be_made_is_an_answer(tmp_path: Path) -> No
 
 def test_servers_are_changed_only_by_who_uses_them_alone(tmp_path: Path) -> None:
     path = tmp_path / "in-use"
-    with lock.Use(path, "eval") as starter:
+    with lock.Use(path) as starter:
         assert starter.is_alone
+        starter.sign("eval")
         with pytest.raises(PrerequisiteError, match="in use by `gymctl eval`") as caught:
-            lock.Use(path, "up")
+            lock.Use(path)
         assert "--project" in str(caught.value.hint)
         starter.share()
-        with lock.Use(path, "eval") as second:
+        with lock.Use(path) as second:
             assert not second.is_alone
-    with lock.shared(path), lock.Use(path, "up") as third:
+    with lock.shared(path), lock.Use(path) as third:
         assert not third.is_alone
-    with lock.Use(path, "up") as last:
+    with lock.Use(path) as last:
         assert last.is_alone
+        assert last.signed_by == "eval"
 
 
 def test_state_is_read_back_and_forgotten(tmp_path: Path) -> None:
