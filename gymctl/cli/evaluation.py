@@ -18,7 +18,6 @@ from gymctl.cli.table import RunFacts, file_lines, result_json, result_lines
 from gymctl.config.load import Selection, load
 from gymctl.config.masking import redact
 from gymctl.config.model import Config
-from gymctl.config.ports import with_free_head_port
 from gymctl.contract.part import Pool
 from gymctl.contract.servers import HEAD_PORT, ServerTable
 from gymctl.errors import EngineError, GymctlError, Interrupted, PrerequisiteError, RunError, ServerError
@@ -231,22 +230,19 @@ class Evaluation:
     @asynccontextmanager
     async def _started(self, asked: Config, use: lock.Use, interrupts: Interrupts) -> AsyncIterator[Served]:
         was_up = await asyncio.to_thread(_already_up, asked.project)
-        held = int(was_up.head_url.rpartition(":")[2]) if was_up is not None else None
         is_left_over = was_up is not None and use.is_alone and use.signed_by == "eval"
         if is_left_over:
             self._console.say(f"  {asked.project} was left running by an evaluation that was killed")
         is_ours = was_up is None or is_left_over
         if is_ours:
             use.sign("eval")
-        config = with_free_head_port(asked, held=held)
-        if was_up is None and config.head_port != asked.head_port:
-            self._console.say(f"  head           {asked.head_port} is taken, so at {config.head_port}")
         stack = await bring_up(
-            config,
+            asked,
             choice=cast(RuntimeChoice, self._asked.runtime),
             reporter=reporter(self._console),
             concurrency=self._asked.concurrency,
             use=use,
+            is_head_movable=True,
         )
         if not is_ours:
             use.share()

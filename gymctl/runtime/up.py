@@ -66,11 +66,13 @@ async def bring_up(
     base: Path | None = None,
     concurrency: int = 0,
     use: lock.Use | None = None,
+    is_head_movable: bool = False,
 ) -> RunningProject:
     """Start the project and return when it is ready; one that is up and unchanged is returned as it is.
 
     concurrency: connections that the caller means to hold; checked against what the engine survives.
     use: how the caller holds the project beyond the start; servers that others rely on are not changed.
+    is_head_movable: nobody looks for the head at the default port, so it may be another one.
     When a start fails or is cancelled, everything that belongs to the project has been stopped and removed.
     """
     paths = ProjectPaths.of(config.project, base)
@@ -87,12 +89,16 @@ async def bring_up(
                 hint=f"gymctl down {config.project}, then again",
             )
         held = _ports_of(previous)
+        if is_head_movable:
+            config = _with_free_head_port(config, previous, reporter)
         preflight.mounts(config)
         await preflight.ports(config, own=held)
         await launcher.preflight(config, reporter)
         _warn_of_proxy(launcher, concurrency, reporter)
         await launcher.prepare(config, reporter)
-        return await _with_ports(_Start(config, launcher, paths, previous, known, reporter, used))
+        return await _with_ports(
+            _Start(config, launcher, paths, previous, known, reporter, used, is_head_movable)
+        )
 
 
 def use_of(project: str, base: Path | None = None) -> lock.Use:
@@ -160,6 +166,7 @@ class _Start:
     known: ProjectState | None
     reporter: Reporter
     use: lock.Use
+    is_head_movable: bool
 
 
 async def _with_ports(start: _Start) -> RunningProject:
@@ -173,10 +180,22 @@ async def _with_ports(start: _Start) -> RunningProject:
             block = start.config.servers.get(error.server)
             is_ours = block is not None and not block.is_port_explicit
             is_second = error.server == HEAD and error.port != config.head_port
-            if attempt == PORT_TRIES or not (is_ours or is_second):
+            is_movable = error.server == HEAD and start.is_head_movable
+            if attempt == PORT_TRIES or not (is_ours or is_second or is_movable):
                 raise await _taken(error, config) from None
+            if is_movable:
+                moved = _with_free_head_port(start.config, start.previous, start.reporter)
+                start = replace(start, config=moved)
             avoid.add(error.port)
     raise AssertionError("the last attempt returns or raises")
+
+
+def _with_free_head_port(config: Config, previous: RunningProject | None, reporter: Reporter) -> Config:
+    held = None if previous is None else int(previous.head_url.rpartition(":")[2])
+    moved = ports.with_free_head_port(config, held=held)
+    if previous is None and moved.head_port != config.head_port:
+        reporter.step("head", f"{config.head_port} is taken, so at {moved.head_port}")
+    return moved
 
 
 async def _attempt(start: _Start, config: Config) -> RunningProject:

@@ -180,3 +180,20 @@ def test_a_project_that_was_up_stays_up_also_when_its_servers_were_started_anew(
     finally:
         subprocess.run([*gymctl, "down"], cwd=tmp_path, check=True, capture_output=True)
     assert servers(tmp_path) == {}
+
+
+def test_evaluations_that_start_at_once_do_not_fight_for_the_default_head_port(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "gymctl", "eval", "weather", "--runtime", "process", "--limit", "1"]
+    running: list[subprocess.Popen[str]] = []
+    for name in ("a", "b"):
+        folder = tmp_path / name
+        folder.mkdir()
+        running.append(
+            subprocess.Popen(
+                command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+            )
+        )
+    for process in running:
+        _, err = process.communicate(timeout=120)
+        assert process.returncode == 0, err
+    assert servers(tmp_path) == {}
