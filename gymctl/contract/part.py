@@ -88,7 +88,6 @@ class HeadPart(BaseModel):
     targets: list[HeadTarget]
     waits_for_models: bool = True
     """False: ready when all servers answered, whether or not the models behind them do."""
-    spinup_timeout_seconds: float | None = 600.0
     log_level: str = "INFO"
 
 

@@ -87,10 +87,6 @@ class Outcome:
     is_limited: bool = False
     """Scored although the model was cut off by a declared limit."""
 
-    @property
-    def is_scored(self) -> bool:
-        return self.reward is not None
-
 
 def outcome(record: Mapping[str, Any], models: Collection[str] = ()) -> Outcome:
     """Classify one record; `models` are the ids and addresses (`host:port`) of the run's model servers."""
