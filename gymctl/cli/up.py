@@ -81,7 +81,8 @@ async def _up(
 
     began = time.monotonic()
     count = len(config.servers)
-    console.say(f"{config.project} · {count} servers · {ProjectPaths.of(config.project).folder}")
+    servers = "1 server" if count == 1 else f"{count} servers"
+    console.say(f"{config.project} · {servers} · {ProjectPaths.of(config.project).folder}")
     console.say()
     stack = await bring_up(config, choice=choice, reporter=reporter(console))
     console.say()

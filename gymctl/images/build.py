@@ -99,7 +99,12 @@ class _Builder:
     async def _build(self, plan: ImagePlan, options: Sequence[str]) -> None:
         place = self._folder / plan.inputs
         context, dockerfile = place / "context", place / "Dockerfile"
-        await asyncio.to_thread(_stage, plan, context, dockerfile)
+        staging = asyncio.ensure_future(asyncio.to_thread(_stage, plan, context, dockerfile))
+        try:
+            await asyncio.shield(staging)
+        except asyncio.CancelledError:
+            await asyncio.wait([staging])  # else the thread writes into the folder while it is removed
+            raise
         self._reporter.progress(f"building {plan.source}")
         finished = await self._engine.run(
             *command(plan, self._engine.builder, dockerfile, [*options, str(context)]),

@@ -132,7 +132,6 @@ def _head(config: Config, wiring: Wiring, view: View) -> HeadPart:
             for name, block in config.servers.items()
         ],
         waits_for_models=config.settings.model_endpoint_readiness_timeout_seconds is not None,
-        spinup_timeout_seconds=config.settings.server_spinup_timeout_seconds,
         log_level="DEBUG" if config.settings.verbose else "INFO",
     )
 
