@@ -132,8 +132,8 @@ class Evaluation:
         console.say()
         for text in file_lines(list(existing.items())):
             console.say(text)
-        for reason, count in run.tally.reasons.most_common(_SHOWN_REASONS):
-            console.say(f" {'failed':<11} {count:,} × {reason}")
+        for reason in _reasons(run):
+            console.say(f" {'failed':<11} {reason}")
         if run.replaced:
             console.say(" note        replaced the results of an earlier run at the same place")
         if not run.tally.not_run:  # else the error that follows says what to do
@@ -163,6 +163,7 @@ class Evaluation:
             raise RunError(
                 f"coverage {coverage:.1%} is under the floor of {self._asked.min_coverage:.0%}",
                 where=str(run.paths.failures),
+                details=_reasons(run) if self._console.is_quiet else (),
                 hint="--min-coverage lowers the floor",
             )
 
@@ -295,6 +296,10 @@ def _already_up(project: str) -> Stack | None:
 def _is_scripted(run: Run, table: ServerTable) -> bool:
     """Whether any model of this run plays a script."""
     return any(table[name].address.implementation == SCRIPTED for name in run.servers_needed(table))
+
+
+def _reasons(run: Run) -> list[str]:
+    return [f"{count:,} × {reason}" for reason, count in run.tally.reasons.most_common(_SHOWN_REASONS)]
 
 
 def _next(run: Run, asked: EvalFlags) -> str:
