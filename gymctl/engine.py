@@ -47,7 +47,7 @@ GRACE_SECONDS = 10.0
 KEPT_LINES = 400
 _PLUGIN_PARENTS = ("/usr/local/lib", "/usr/local/libexec", "/usr/lib", "/usr/libexec")
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-_URL_LOGIN = re.compile(r"(\w://)[^/\s@]+@")
+_URL_LOGIN = re.compile(r"(\w://)[^/?#\s]+@")
 
 
 @dataclass(frozen=True, slots=True)

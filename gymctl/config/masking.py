@@ -1,8 +1,8 @@
 """Secrets out of everything that is printed or served: by the key's name and by value (CONTRACT 1.15).
 
 Masked are leaves whose key contains `token`, `key` or `header`; lists under such a key item by item; mappings
-are walked. Beyond the peer: passwords, secrets, credentials and authorisation by name, every value of a
-`…headers` mapping, user info in URLs, and any text that repeats a masked value.
+are walked. Beyond the peer: any case (`HF_TOKEN`), passwords, secrets, credentials and authorisation by name,
+every value of a `…headers` mapping, user info and keys in URLs, and any text that repeats a masked value.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from typing import Any
 MASK = "****"
 
 _PEER = ("token", "key", "header")
-_MORE = re.compile(r"passw|secret|credential|authori[sz]ation|cookie|api.?key|\bauth\b", re.IGNORECASE)
-_USER_INFO = re.compile(r"(?<=://)[^/@\s]+(?=@)")
+_MORE = re.compile(r"passw|passphrase|secret|credential|authori[sz]ation|cookie|\bauth\b", re.IGNORECASE)
+# Up to the last @ before the path: a password may hold one.
+_USER_INFO = re.compile(r"(?<=://)[^/?#\s]+(?=@)")
+_QUERY = re.compile(r"([?&](?:[\w.-]*(?:key|token|secret|passw\w*|signature)|sig)=)([^&#\s]+)", re.IGNORECASE)
 _SHORTEST_SECRET = 6
 _NOT_SECRET = re.compile(r"tokenizer|answer_?key|keyword|max_.*tokens|tokens?_id|_key_?name", re.IGNORECASE)
 """Keys that rule 1.15 masks on the page but whose value is no secret: it may stand in a log."""
@@ -26,7 +28,7 @@ _COMMON_VALUES = frozenset(
 
 def is_secret(key: object) -> bool:
     """Does the last step of a dotted key name something to hide?"""
-    name = str(key).rsplit(".", 1)[-1]
+    name = str(key).rsplit(".", 1)[-1].lower()
     return any(word in name for word in _PEER) or _MORE.search(name) is not None
 
 
@@ -37,7 +39,7 @@ def mask(document: Any, secrets: Collection[str] | None = None) -> Any:
 
 
 def redact(text: str, secrets: Collection[str]) -> str:
-    """`text` without any of `secrets` and without user info in URLs."""
+    """`text` without any of `secrets`, and without user info and keys in URLs."""
     return _redact(text, _pattern(secrets))
 
 
@@ -65,7 +67,7 @@ def _is_header(key: object) -> bool:
 def _redact(text: str, pattern: re.Pattern[str] | None) -> str:
     if pattern is not None:
         text = pattern.sub(MASK, text)
-    return _USER_INFO.sub(MASK, text) if "://" in text else text
+    return _QUERY.sub(rf"\1{MASK}", _USER_INFO.sub(MASK, text)) if "://" in text else text
 
 
 def _pattern(secrets: Collection[str]) -> re.Pattern[str] | None:
@@ -85,7 +87,16 @@ def _collect(value: Any, key: object, is_header: bool) -> Iterator[str]:
     elif isinstance(value, str):
         if (is_header or is_secret(key)) and not _NOT_SECRET.search(str(key)) and _is_telling(value):
             yield value
-        yield from (found for found in _USER_INFO.findall(value) if _is_telling(found))
+        if "://" in value:
+            yield from filter(_is_telling, _in_urls(value))
+
+
+def _in_urls(text: str) -> Iterator[str]:
+    for user_info in _USER_INFO.findall(text):
+        yield user_info
+        yield user_info.partition(":")[2]
+    for _, value in _QUERY.findall(text):
+        yield value
 
 
 def _is_telling(value: str) -> bool:

@@ -13,6 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from gymctl.config.files import Layer
+from gymctl.config.masking import is_secret, redact
 from gymctl.config.model import Origin
 from gymctl.config.origins import REST, Origins, OriginTree, Path, dotted, leaves
 from gymctl.errors import ConfigError, ConfigInterpolationError
@@ -80,8 +81,9 @@ def _explain(error: OmegaConfBaseException, layer: Layer) -> ConfigError:
             try:
                 OmegaConf.create({"value": value})
             except OmegaConfBaseException:
+                shown = "" if any(map(is_secret, path)) else f": {redact(value, ())}"
                 return ConfigInterpolationError(
-                    f"`{dotted(path)}` is no valid interpolation: {value}", where=origins.where(*path)
+                    f"`{dotted(path)}` is no valid interpolation{shown}", where=origins.where(*path)
                 )
     key = getattr(error, "full_key", None)
     reason = str(error).splitlines()[0]

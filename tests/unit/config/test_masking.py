@@ -16,7 +16,6 @@ def test_the_rule_of_the_contract() -> None:
         "token_id_capture": {"enabled": True, "dir": "/x"},
         "keys": ["a1", "b2"],
         "list": [{"hf_token": "hf-1234567", "name": "n"}, "plain"],
-        "KEY": "upper case is not matched",
         "name": "policy_model",
     }
     assert mask(document) == {
@@ -27,7 +26,6 @@ def test_the_rule_of_the_contract() -> None:
         "token_id_capture": {"enabled": True, "dir": "/x"},
         "keys": [MASK, MASK],
         "list": [{"hf_token": MASK, "name": "n"}, "plain"],
-        "KEY": "upper case is not matched",
         "name": "policy_model",
     }
 
@@ -40,6 +38,10 @@ def test_the_rule_of_the_contract() -> None:
         {"openai_default_headers": {"Authorization": "Bearer hunter22"}},
         {"extra_headers": {"X-Whatever": "hunter22"}},
         {"url": "postgres://user:hunter22@db/x"},
+        {"url": "https://user:hunt@hunter22@host/v1"},
+        {"url": "https://host/v1?model=a&api_key=hunter22"},
+        {"env": {"HF_TOKEN": "hunter22"}},
+        {"accessToken": "hunter22"},
     ],
 )
 def test_more_than_the_contract_asks_is_hidden(document) -> None:
@@ -72,6 +74,16 @@ def test_ordinary_words_and_numbers_are_not_hunted() -> None:
 def test_redact_takes_the_longest_secret_first_and_user_info() -> None:
     text = redact("a=secret-long b=secret https://me:pw@host/x", ["secret", "secret-long"])
     assert text == f"a={MASK} b={MASK} https://{MASK}@host/x"
+
+
+def test_keys_and_passwords_of_urls_are_hidden_where_they_are_repeated() -> None:
+    document = {"url": "https://user:hunter22@host/v1?api-key=sk-1234567"}
+    assert {"hunter22", "sk-1234567"} <= secrets_of(document)
+
+
+def test_what_a_url_says_besides_secrets_stays() -> None:
+    text = "https://host:8000/v1?max_tokens=5&user=a@b.c#x"
+    assert redact(text, []) == text
 
 
 def test_redact_without_secrets_changes_nothing() -> None:

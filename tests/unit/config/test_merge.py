@@ -92,3 +92,10 @@ def test_a_broken_interpolation_names_its_key() -> None:
         merge([layer("a.yaml", {"x": {"y": "${a"}})])
     assert "`x.y`" in caught.value.what
     assert caught.value.where == "a.yaml"
+
+
+def test_a_broken_interpolation_in_a_secret_is_not_repeated() -> None:
+    with pytest.raises(ConfigError) as caught:
+        merge([layer("a.yaml", {"policy_api_key": "sk-1234567${a"})])
+    assert "`policy_api_key`" in caught.value.what
+    assert "sk-1234567" not in str(caught.value)
