@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -77,6 +78,12 @@ def _all(sources: Sequence[Source]) -> Iterator[SourceRow]:
 
 def _read_file(source: Source) -> Iterator[SourceRow]:
     try:
+        if _is_stream(source.path):
+            raise ConfigError(
+                "the input is a pipe or a device, and its rows are read more than once",
+                where=str(source.path),
+                hint="write the rows to a file first",
+            )
         file = source.path.open("rb")
     except FileNotFoundError:
         raise ConfigError("the input file does not exist", where=str(source.path)) from None
@@ -97,6 +104,11 @@ def _read_file(source: Source) -> Iterator[SourceRow]:
                     source=source,
                     fingerprint=blake2b(line, digest_size=16).digest(),
                 )
+
+
+def _is_stream(path: Path) -> bool:
+    mode = path.stat().st_mode
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
 def _parse(line: bytes, where: str) -> Row:

@@ -38,7 +38,7 @@ class Router:
         """Raises a ConfigError, without a place, when the row's server cannot be told."""
         stamped = row.get(ENVIRONMENT_SERVER)
         if stamped is not None:
-            return self._of_server(str(stamped))
+            return self._of_server(str(stamped), row)
         if is_materialized(row):
             raise ConfigError(
                 "a row that names a taskset needs a route from it to an environment server",
@@ -117,12 +117,25 @@ class Router:
             )
         return fronts[0]
 
-    def _of_server(self, name: str) -> Route:
+    def _of_server(self, name: str, row: Row) -> Route:
+        """With the row's own agent, which must be one of this server's, else the one that it stands for."""
         entry = self._table.servers.get(name)
         if entry is None or entry.kind != "environment_servers":
             raise ConfigError(f"`{ENVIRONMENT_SERVER}` names `{name}`, which is no environment server here")
-        attributed = entry.references.get("agent_server")
         agents = self._agents_of(entry)
+        reference, source = row.get("agent_ref"), row.get("task_source")
+        resources = entry.references.get("resources_server")
+        if resources is not None and source is not None and source not in (resources, *agents):
+            raise ConfigError(f"`task_source` names `{source}`, but `{name}` scores with `{resources}`")
+        if isinstance(reference, dict):
+            own = str(reference["name"])
+            if own not in agents:
+                raise ConfigError(
+                    f"`agent_ref` names `{own}`, which `{name}` does not front",
+                    hint=f"its agents: {', '.join(agents) or 'none'}",
+                )
+            return Route(name, own)
+        attributed = entry.references.get("agent_server")
         return Route(name, attributed or (agents[0] if len(agents) == 1 else None))
 
     def _agents_of(self, server: ServerEntry) -> list[str]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from gymctl.contract.servers import ServerTable
+from gymctl.errors import UsageError
 from gymctl.metrics.tally import Tally
 from gymctl.paths import RunPaths
 from gymctl.rollouts.collect import CollectOptions, Collector
@@ -66,10 +67,12 @@ class Run:
         `table` needs names and references only; ports may be unknown. Raises ConfigError (rows, routes),
         UsageError (flags) and PrerequisiteError (output).
         """
+        paths = RunPaths(request.output)
+        _refuse_own_input(request.sources, paths)
         router = Router(table, request.agent)
         plan = Plan(request.sources, router, request.limit, request.repeats, request.params)
         summary = plan.check()
-        store = RunStore(RunPaths(request.output))
+        store = RunStore(paths)
         store.prepare(attempt.row for attempt in plan.attempts())
         return cls(request, summary, store, _tally(summary, request))
 
@@ -110,6 +113,18 @@ class Run:
 
     def close(self) -> None:
         self.store.close()
+
+
+def _refuse_own_input(sources: Sequence[Source], paths: RunPaths) -> None:
+    """A fresh run replaces the files at its output; rows to be read must not be among them."""
+    for source in sources:
+        for path in (paths.rollouts, paths.inputs, paths.failures, paths.aggregate):
+            if path.exists() and source.path.exists() and path.samefile(source.path):
+                raise UsageError(
+                    "the run would replace its own input",
+                    where=str(path),
+                    hint="name another file with --output",
+                )
 
 
 def _tally(summary: PlanSummary, request: RunRequest) -> Tally:

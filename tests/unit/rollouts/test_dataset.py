@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -126,3 +127,10 @@ def test_values_beyond_orjson_survive_a_round_trip(line: bytes) -> None:
     again = dumps(loads(line))
     assert repr(json.loads(again)) == repr(json.loads(line))
     assert b"\n" not in again
+
+
+def test_a_pipe_is_refused_instead_of_found_empty_the_second_time(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ConfigError, match="a pipe or a device") as caught:
+        rows(tmp_path / "pipe")
+    assert caught.value.where == f"{tmp_path}/pipe"

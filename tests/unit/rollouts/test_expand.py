@@ -147,6 +147,31 @@ def test_a_materialized_row_needs_a_route(tmp_path: Path) -> None:
     assert plan(tmp_path / "r", [stamped]).check().servers == {"desk_env": {"desk"}}
 
 
+def test_a_stamped_row_keeps_its_agent_if_that_server_fronts_it(tmp_path: Path) -> None:
+    user = entry("user", "responses_api_agents")
+    both = entry("both", "environment_servers", agent_server="desk", user_agent="user")
+    other = entry("other", "responses_api_agents")
+    servers = table(*DESK[:3], user, other, both)
+    line = {"responses_create_params": {"input": "hi"}, "_ng_environment_server": "both"}
+
+    def routed(**more: Any) -> Any:
+        [attempt] = plan(tmp_path / "r", [json.dumps({**line, **more})], servers).attempts()
+        return attempt.row["agent_ref"]["name"]
+
+    assert routed() == "desk"
+    assert routed(agent_ref={"name": "user"}) == "user"
+    with pytest.raises(ConfigError, match="`agent_ref` names `other`, which `both` does not front"):
+        routed(agent_ref={"name": "other"})
+
+
+def test_a_stamped_row_must_be_a_task_of_that_servers_resources_server() -> None:
+    turn = entry("turn", "environment_servers", agent_server="desk", resources_server="tools")
+    router = Router(table(*DESK[:3], turn))
+    assert router.route({"_ng_environment_server": "turn", "task_source": "tools"}).agent == "desk"
+    with pytest.raises(ConfigError, match="scores with `tools`"):
+        router.route({"_ng_environment_server": "turn", "task_source": "others"})
+
+
 @pytest.mark.parametrize(
     ("servers", "error"),
     [
