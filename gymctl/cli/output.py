@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TextIO
 
 from gymctl.errors import GymctlError
@@ -27,7 +27,7 @@ class ReaderGone(Exception):
 
 
 class Console:
-    """One per command; holds no state but its verbosity and the length of the line being redrawn."""
+    """One per command; holds no state but its verbosity and what is being redrawn."""
 
     def __init__(
         self, *, is_quiet: bool = False, out: TextIO | None = None, err: TextIO | None = None
@@ -36,6 +36,7 @@ class Console:
         self._out = out or sys.stdout
         self._err = err or sys.stderr
         self._open_line = 0
+        self._above: Callable[[str], None] | None = None
 
     @property
     def has_motion(self) -> bool:
@@ -61,8 +62,21 @@ class Console:
         """Like `say`, also under --quiet: warnings and what a signal does. Nobody has to listen: a reader of
         stderr that leaves does not end a run."""
         self._close_line()
+        if self._above is not None:
+            self._above(text)
+            return
         with contextlib.suppress(BrokenPipeError):
             print(text, file=self._err, flush=True)
+
+    @contextlib.contextmanager
+    def drawing(self, above: Callable[[str], None]) -> Iterator[TextIO]:
+        """The stream for a block that is redrawn in place; `above` prints what is said meanwhile."""
+        self._close_line()
+        self._above = above
+        try:
+            yield self._err
+        finally:
+            self._above = None
 
     def table(self, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
         """Aligned columns on stdout; a column whose cells are all numbers is right-aligned."""
@@ -84,7 +98,8 @@ class Console:
 
     def _close_line(self) -> None:
         if self._open_line:
-            print(f"\r{' ' * self._open_line}\r", end="", file=self._err, flush=True)
+            with contextlib.suppress(BrokenPipeError):
+                print(f"\r{' ' * self._open_line}\r", end="", file=self._err, flush=True)
             self._open_line = 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from itertools import islice
 
 from gymctl.cli.output import Console
 from gymctl.cli.table import duration
@@ -28,7 +29,7 @@ async def following(tally: Tally, console: Console) -> AsyncIterator[None]:
         yield
     finally:
         task.cancel()
-        with suppress(asyncio.CancelledError):
+        with suppress(asyncio.CancelledError, OSError):  # a terminal that has gone
             await task
 
 
@@ -38,14 +39,19 @@ async def _live(tally: Tally, console: Console) -> None:
     from rich.text import Text
 
     start = asyncio.get_running_loop().time()
-    rich = RichConsole(stderr=True, highlight=False)
-    with Live(console=rich, auto_refresh=False, transient=True) as live:
-        while True:
-            now = asyncio.get_running_loop().time()
-            text = "\n".join(block(tally, now, now - start, rich.width))
-            # A Text, not a string: rollout ids come from files and must not be read as markup.
-            live.update(Text(text, no_wrap=True, overflow="ellipsis"), refresh=True)
-            await asyncio.sleep(REDRAW_SECONDS)
+
+    def above(text: str) -> None:
+        rich.print(Text(text), soft_wrap=True)
+
+    with console.drawing(above) as stream:
+        rich = RichConsole(file=stream, force_terminal=True, highlight=False)
+        with Live(console=rich, auto_refresh=False, transient=True) as live:
+            while True:
+                now = asyncio.get_running_loop().time()
+                text = "\n".join(block(tally, now, now - start, rich.width))
+                # A Text, not a string: rollout ids come from files and must not be read as markup.
+                live.update(Text(text, no_wrap=True, overflow="ellipsis"), refresh=True)
+                await asyncio.sleep(REDRAW_SECONDS)
 
 
 async def _lines(tally: Tally, console: Console) -> None:
@@ -87,7 +93,8 @@ def block(tally: Tally, now: float, elapsed: float, width: int = 80) -> list[str
         f" reward    {_reward(tally)} so far"
         f"    tokens {tally.input_tokens:,} in · {tally.output_tokens:,} out",
     ]
-    slowest = sorted(tally.running.items(), key=lambda item: item[1])[:SLOWEST]
+    # In the order in which they were started: 65,536 of them are not sorted at every redraw.
+    slowest = list(islice(tally.running.items(), SLOWEST))
     if slowest:
         lines.append(" slowest   " + " · ".join(f"{name} {duration(now - since)}" for name, since in slowest))
     if tally.failed:
