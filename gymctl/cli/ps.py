@@ -57,10 +57,17 @@ def _servers(console: Console, project: str | None, *, is_json: bool) -> None:
         console.json([_record(stack, rows) for stack, rows in found])
         return
     for stack, rows in found:
-        console.say(f"{stack.project}   {stack.runtime}   up {_age(time.time() - stack.state.started)}")
+        console.say(f"{stack.project}   {stack.runtime}   {_since(stack.project, stack.state.started, rows)}")
         console.table(HEADER, [_row(row) for row in rows])
     if not found:
         console.say("no project is up in this folder (gymctl ps --all-projects shows other folders')")
+
+
+def _since(project: str, started: float, rows: Sequence[ServerStatus]) -> str:
+    """How long it has been up; a project of which nothing runs any more is not up."""
+    if any(row.state in ("ready", "starting") for row in rows):
+        return f"up {_age(time.time() - started)}"
+    return f"nothing runs any more (gymctl down {project} clears it away)"
 
 
 def _record(stack: RunningProject, rows: Sequence[ServerStatus]) -> dict[str, Any]:

@@ -27,7 +27,7 @@ def taken_port(lines: Iterable[str]) -> int | None:
 def died_early(death: ServerDeath, config: Config, *, seconds: float, where: str) -> ServerError:
     """A server stopped before it was ready: the reason, who waited for it, its last lines."""
     waiting = waiting_for(death.server, config)
-    details = [f"{name} could not start because of it" for name in waiting[:3]]
+    details = [f"{name} needs it" for name in waiting[:3]]
     details += log_tail(death.server, death.last_lines, config.secrets)
     return ServerError(
         f"`{death.server}` stopped before it was ready ({cause(death)} after {seconds:.1f} s)",

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from gymctl.cli.logs import seconds, shown
-from gymctl.cli.ps import _row
+from gymctl.cli.ps import _row, _since
 from gymctl.errors import UsageError
 from gymctl.runtime.logs import LogLine
 from gymctl.runtime.stack import ServerStatus
@@ -34,3 +34,10 @@ def test_a_dead_server_shows_why_it_ended() -> None:
         "weather", "resources_servers", "failed", None, exit_code=137, was_out_of_memory=True
     )
     assert _row(hungry)[2] == "failed (out of memory)"
+
+
+def test_a_project_of_which_nothing_runs_is_not_called_up() -> None:
+    dead = ServerStatus("weather", "resources_servers", "failed", None, exit_code=3)
+    alive = ServerStatus("head", "head", "ready", None)
+    assert _since("weather-1a2b", 0.0, [dead]).startswith("nothing runs any more")
+    assert _since("weather-1a2b", 0.0, [dead, alive]).startswith("up ")

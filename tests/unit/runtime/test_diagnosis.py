@@ -20,7 +20,7 @@ def test_a_missing_module_points_at_the_requirements(config: Config) -> None:
     assert error.hint is not None
     assert "geopy" in error.hint
     assert "/srv/images/resources_servers/weather/requirements.txt" in error.hint
-    assert "weather_agent could not start because of it" in error.details
+    assert "weather_agent needs it" in error.details
     assert any("No module named" in line for line in error.details)
 
 
