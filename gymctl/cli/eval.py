@@ -135,6 +135,6 @@ def _warn(asked: EvalFlags, console: Console) -> None:
     cpus = os.cpu_count() or 1
     limit = PER_CPU * cpus
     if asked.concurrency > limit:
-        console.say(
+        console.insist(
             f"warning: {cpus} CPUs: --concurrency above {limit} will measure this machine, not the model"
         )

@@ -83,7 +83,14 @@ def is_free(host: str, port: int) -> bool:
 
 def default_host(document: Mapping[str, Any], origins: Origins) -> str:
     if document.get("use_absolute_ip") is True:
-        return socket.gethostbyname(socket.gethostname())
+        try:
+            return socket.gethostbyname(socket.gethostname())
+        except OSError as error:
+            raise ConfigError(
+                f"the address of this machine cannot be looked up: {error.strerror}",
+                where=origins.where("use_absolute_ip"),
+                hint="name it: default_host: <address>, without use_absolute_ip",
+            ) from error
     host = document.get("default_host")
     if host is not None and (not isinstance(host, str) or not host):
         raise ConfigError(f"`default_host` must be text, got `{host}`", where=origins.where("default_host"))

@@ -157,6 +157,10 @@ def _failure(plan: ImagePlan, finished: Finished) -> EngineError:
 def _combined(failures: Sequence[GymctlError]) -> GymctlError:
     if len(failures) == 1:
         return failures[0]
-    details = [line for error in failures for line in (f"{error.what} --> {error.where}", *error.details, "")]
+    details = [line for error in failures for line in (_headline(error), *error.details, "")]
     hints = dict.fromkeys(error.hint for error in failures if error.hint)
     return EngineError(f"{len(failures)} images do not build", details=details, hint="; ".join(hints) or None)
+
+
+def _headline(error: GymctlError) -> str:
+    return f"{error.what} --> {error.where}" if error.where else error.what

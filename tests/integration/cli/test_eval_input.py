@@ -78,6 +78,12 @@ def test_an_unknown_benchmark(gymctl: Run) -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_a_warning_is_told_also_when_quiet(gymctl: Run) -> None:
+    done = gymctl("arithmetics", "--concurrency", "100000", "--quiet")
+    assert "warning: " in done.stderr
+    assert "--concurrency above" in done.stderr
+
+
 def test_a_config_without_a_benchmark_lists_what_it_has(gymctl: Run) -> None:
     refused(gymctl(*STACK), 2, "no dataset of type benchmark", "--input", "weather/data/example.jsonl")
 

@@ -65,6 +65,17 @@ def test_wrong_types_are_told_with_their_place(bench, text) -> None:
     assert "got `" in caught.value.what
 
 
+def test_an_address_that_cannot_be_looked_up_is_no_bug(bench, monkeypatch) -> None:
+    def fail(_: str) -> str:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "gethostbyname", fail)
+    bench.write("a.yaml", "use_absolute_ip: true\n")
+    with pytest.raises(ConfigError, match="cannot be looked up: Name or service not known") as caught:
+        bench.document("a.yaml")
+    assert caught.value.where == "a.yaml:1"
+
+
 def test_head_host_and_port_are_filled_independently(bench) -> None:
     bench.document()
     bench.write("a.yaml", "default_host: 10.1.0.7\nhead_server: {port: 12000}\n")
