@@ -8,11 +8,11 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 BUNDLED = ("server_images", "templates", "compose", "benchmarks", "scripts", "Dockerfile.base")
-LEFT_OUT = {"__pycache__", "tests", ".pytest_cache", "hatch_build.py"}
+LEFT_OUT = {"__pycache__", "tests", "conftest.py", "hatch_build.py", "env.yaml"}
 
 
 class BundleHook(BuildHookInterface[Any]):
-    """Adds every bundled file under gymctl/_bundled/, tests and caches left out."""
+    """Adds every bundled file under gymctl/_bundled/; tests, caches and whatever may hold a key are left out."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if version == "editable":
@@ -21,6 +21,8 @@ class BundleHook(BuildHookInterface[Any]):
         for name in BUNDLED:
             top = root / name
             for path in [top] if top.is_file() else sorted(top.rglob("*")):
-                if path.is_file() and not LEFT_OUT.intersection(path.relative_to(root).parts):
-                    relative = path.relative_to(root).as_posix()
+                place = path.relative_to(root)
+                is_hidden = any(part.startswith(".") for part in place.parts)
+                if path.is_file() and not is_hidden and not LEFT_OUT.intersection(place.parts):
+                    relative = place.as_posix()
                     build_data["force_include"][str(path)] = f"gymctl/_bundled/{relative}"

@@ -51,7 +51,10 @@ def test_the_wheel_carries_the_bundled_folders_and_no_tests(wheel: Path) -> None
         "gymctl/_bundled/scripts/python_image.sh",
     ):
         assert expected in names
-    assert not [name for name in names if "/tests/" in name or "__pycache__" in name]
+    bundled = [name.split("/") for name in names if name.startswith("gymctl/_bundled/")]
+    left_out = {"tests", "conftest.py", "__pycache__", "env.yaml"}
+    assert not [path for path in bundled if left_out.intersection(path)]
+    assert not [path for path in bundled if any(part.startswith(".") for part in path)]
 
 
 def test_the_three_commands_are_installed(scripts: Path) -> None:
