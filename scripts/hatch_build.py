@@ -12,7 +12,7 @@ LEFT_OUT = {"__pycache__", "tests", "conftest.py", "hatch_build.py", "env.yaml"}
 
 
 class BundleHook(BuildHookInterface[Any]):
-    """Adds every bundled file under gymctl/_bundled/; tests, caches and whatever may hold a key are left out."""
+    """Adds every bundled file under gymctl/_bundled/; no tests, caches, or files that may hold keys."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if version == "editable":

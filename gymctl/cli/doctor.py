@@ -26,6 +26,11 @@ def command(json: Annotated[bool, typer.Option("--json", help="JSON instead of t
             console.data(f"       {finding.hint}")
     failed = sum(finding.mark == "fail" for finding in found)
     warned = sum(finding.mark == "warn" for finding in found)
-    console.say(f"{failed} problems, {warned} warnings" if failed or warned else "all is well")
+    counts = [_count(failed, "problem"), _count(warned, "warning")]
+    console.say(", ".join(counts) if failed or warned else "all is well")
     if failed:
         raise typer.Exit(PrerequisiteError.exit_code)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

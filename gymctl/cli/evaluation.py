@@ -240,7 +240,7 @@ class Evaluation:
         stack = await bring_up(
             asked,
             choice=cast(RuntimeChoice, self._asked.runtime),
-            reporter=reporter(self._console),
+            reporter=reporter(self._console, asked.servers),
             concurrency=self._asked.concurrency,
             use=use,
             is_head_movable=True,

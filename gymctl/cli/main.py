@@ -94,6 +94,7 @@ def _run(arguments: list[str], *, is_debug: bool) -> int:
         console.insist(text if text.startswith("Usage:") else f"error: {text}")
         return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
+        console.clear_line()
         console.insist("error: interrupted")
         return 130
     except ReaderGone:
@@ -107,6 +108,7 @@ def _run(arguments: list[str], *, is_debug: bool) -> int:
         if refused is not None:
             console.error(refused)
             return refused.exit_code
+        console.clear_line()
         console.insist(_bug_report(error))
         return EXIT_BUG
     return code if isinstance(code, int) else 0

@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 from gymctl.errors import GymctlError
 
-STEP_WIDTH = 16
+NAME_WIDTH = 14
 
 
 def has_motion(stream: TextIO) -> bool:
@@ -94,7 +94,14 @@ class Console:
 
     def error(self, error: GymctlError) -> None:
         """`error:` what, `-->` where, details, `hint:`; once, on stderr."""
+        self.clear_line()
         self.insist(f"error: {error}")
+
+    def clear_line(self) -> None:
+        """Wipe the current line, in which another console may have left transient text."""
+        if self.has_motion:
+            with contextlib.suppress(BrokenPipeError):
+                print("\r\x1b[2K", end="", file=self._err, flush=True)
 
     def _close_line(self) -> None:
         if self._open_line:
@@ -106,11 +113,12 @@ class Console:
 class ConsoleReporter:
     """runtime.stack.Reporter on a console: `  images         3 in use · 1 built`."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, names: Iterable[str] = ()) -> None:
         self._console = console
+        self._width = max([NAME_WIDTH, *map(len, names)])
 
     def step(self, name: str, text: str) -> None:
-        self._console.say(f"  {name:<{STEP_WIDTH - 2}} {text}")
+        self._console.say(f"  {name:<{self._width}} {text}")
 
     def note(self, text: str) -> None:
         self._console.insist(text)
@@ -119,8 +127,9 @@ class ConsoleReporter:
         self._console.transient(f"  {text}")
 
 
-def reporter(console: Console | None = None) -> ConsoleReporter:
-    return ConsoleReporter(console or Console())
+def reporter(console: Console | None = None, names: Iterable[str] = ()) -> ConsoleReporter:
+    """`names`: the servers that steps will be about, so that the first line knows how wide the last is."""
+    return ConsoleReporter(console or Console(), names)
 
 
 def table_lines(header: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:

@@ -84,7 +84,7 @@ async def _up(
     servers = "1 server" if count == 1 else f"{count} servers"
     console.say(f"{config.project} · {servers} · {ProjectPaths.of(config.project).folder}")
     console.say()
-    stack = await bring_up(config, choice=choice, reporter=reporter(console))
+    stack = await bring_up(config, choice=choice, reporter=reporter(console, config.servers))
     console.say()
     console.say(f"ready in {time.monotonic() - began:.1f} s · head {stack.head_url}")
     if detach or stack.was_up:

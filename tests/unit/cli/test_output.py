@@ -32,6 +32,24 @@ def test_nothing_is_redrawn_where_nobody_looks() -> None:
     assert err.getvalue() == ""
 
 
+def test_steps_line_up_with_the_longest_server_from_the_first_on() -> None:
+    err = io.StringIO()
+    told = reporter(Console(err=err), ["weather", "weather_environment_server"])
+    told.step("images", "3 in use")
+    told.step("weather_environment_server", "ready")
+    first, second = err.getvalue().splitlines()
+    assert first.index("3 in use") == second.index("ready")
+
+
+def test_an_error_wipes_what_another_console_left_in_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("CI", raising=False)
+    terminal = Terminal()
+    reporter(Console(err=terminal)).progress("stopping what was started")
+    Console(err=terminal).error(ConfigError("wrong"))
+    assert terminal.getvalue().endswith("started\r\x1b[2Kerror: wrong\n")
+
+
 def test_an_error_shows_what_where_and_what_to_do() -> None:
     err = io.StringIO()
     Console(out=io.StringIO(), err=err).error(
@@ -48,6 +66,11 @@ def test_numbers_are_right_aligned_and_words_left() -> None:
         "head             2",
         "policy_model  1432",
     ]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
 
 
 class Closed(io.StringIO):
