@@ -189,7 +189,7 @@ class Evaluation:
         """Returns what went wrong after the rollouts were made: they are still worth showing."""
         async with self._served(found, interrupts) as served:
             if not self._asked.is_json and self._asked.output is None:
-                self._console.say(f"  output         {run.paths.rollouts}")
+                reporter(self._console, served.table.servers).step("output", str(run.paths.rollouts))
             self._is_scripted = _is_scripted(run, served.table)
             await self._collect(run, transport, served, interrupts)
             if run.lost:
