@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import resource
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
+from gymctl.cli.eval_flags import EvalFlags
 from gymctl.cli.eval_input import default_output, sources, title
 from gymctl.cli.interrupts import Interrupts
 from gymctl.cli.output import Console, reporter
 from gymctl.cli.progress import following
 from gymctl.cli.table import RunFacts, file_lines, result_json, result_lines
-from gymctl.config.load import Selection, load
 from gymctl.config.masking import redact
 from gymctl.config.model import Config
 from gymctl.contract.part import Pool
@@ -36,36 +35,6 @@ _SHOWN_REASONS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class EvalFlags:
-    """The command line, parsed."""
-
-    selection: Selection
-    output: Path | None
-    input: Path | None
-    limit: int | None
-    repeats: int
-    concurrency: int
-    agent: str | None
-    params: Mapping[str, Any]
-    task_timeout: float | None
-    min_coverage: float
-    is_serving: bool
-    is_kept_up: bool
-    runtime: str
-    is_json: bool
-
-    @property
-    def names_a_config(self) -> bool:
-        chosen = self.selection
-        return bool(chosen.config or chosen.benchmark or chosen.environment or chosen.resources_server)
-
-    def override(self, key: str) -> str | None:
-        """The last value given for a key, as text: for what is needed without any config."""
-        pairs = [token.lstrip("+").partition("=") for token in self.selection.overrides]
-        return next((value for name, _, value in reversed(pairs) if name == key), None)
-
-
-@dataclass(frozen=True, slots=True)
 class Served:
     """The servers of a run. `stack` is None when only a head is known."""
 
@@ -76,10 +45,11 @@ class Served:
 class Evaluation:
     """One `gymctl eval`."""
 
-    def __init__(self, asked: EvalFlags, console: Console) -> None:
+    def __init__(self, asked: EvalFlags, config: Config | None, console: Console) -> None:
+        """`config` is None when only a running head is asked (--no-serve)."""
         self._asked = asked
         self._console = console
-        self._config: Config | None = None
+        self._config = config
         self._title = ""
         self._is_scripted = False
         self._stopped: str | None = None
@@ -89,10 +59,6 @@ class Evaluation:
         """Everything. Raises the error that the exit code stands for, after the result was shown."""
         pool = Pool(limit=0, limit_per_host=0)
         async with Transport(pool) as transport:
-            if self._asked.is_serving or self._asked.names_a_config:
-                self._config = load(self._asked.selection)
-                for warning in self._config.warnings:
-                    self._console.insist(f"warning: {warning}")
             found = None if self._asked.is_serving else await self._running(transport)
             run = self._prepare(self._planned_table() if found is None else found.table)
             try:

@@ -32,6 +32,14 @@ def test_the_weight_check_sees_a_heavy_import() -> None:
     assert "aiohttp" in modules_after("import aiohttp") & HEAVY
 
 
+@pytest.mark.parametrize("command", ["eval", "up"])
+def test_a_wrong_configuration_is_told_before_anything_heavy_is_loaded(command: str) -> None:
+    statement = (
+        f"from gymctl.cli.main import _run as run\nassert 2 == run(['{command}', 'nothing'], is_debug=False)"
+    )
+    assert modules_after(statement) & {"aiohttp", "docker", "rich", "requests"} == set()
+
+
 def test_help_lists_every_command() -> None:
     done = gymctl("--help")
     assert done.returncode == 0

@@ -1,0 +1,46 @@
+"""The command line of `gymctl eval`, parsed. Light: what it names can be wrong, and that is told at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gymctl.config.load import Selection
+
+
+@dataclass(frozen=True, slots=True)
+class EvalFlags:
+    """What the user asked for."""
+
+    selection: Selection
+    output: Path | None
+    input: Path | None
+    limit: int | None
+    repeats: int
+    concurrency: int
+    agent: str | None
+    params: Mapping[str, Any]
+    task_timeout: float | None
+    min_coverage: float
+    is_serving: bool
+    is_kept_up: bool
+    runtime: str
+    is_json: bool
+
+    @property
+    def names_a_config(self) -> bool:
+        chosen = self.selection
+        return bool(chosen.config or chosen.benchmark or chosen.environment or chosen.resources_server)
+
+    def override(self, key: str) -> str | None:
+        """The last value given for a key, as text: for what is needed without any config."""
+        pairs = [token.lstrip("+").partition("=") for token in self.selection.overrides]
+        return next((value for name, _, value in reversed(pairs) if name == key), None)
+
+    @property
+    def reads_a_config(self) -> bool:
+        """--no-serve alone asks a running head instead."""
+        return self.is_serving or self.names_a_config
