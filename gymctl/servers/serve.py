@@ -34,7 +34,7 @@ def raise_descriptor_limit() -> None:
 
 
 def listening(host: str, port: int, pool: Pool | None = None) -> socket.socket:
-    """A bound socket. Accepted connections inherit its keep-alive probes."""
+    """A bound socket, which `accepting` makes listen. Accepted connections inherit its keep-alive probes."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -43,10 +43,22 @@ def listening(host: str, port: int, pool: Pool | None = None) -> socket.socket:
         sock.bind((host, port))
     except OSError as error:
         sock.close()
-        raise PrerequisiteError(f"cannot listen on {host}:{port}: {error.strerror}") from error
+        raise _refused(host, port, error) from error
     sock.setblocking(False)
     sock.set_inheritable(True)
     return sock
+
+
+def accepting(sock: socket.socket) -> None:
+    """Listen. Two processes may bind one port while neither listens yet: the second learns of it here."""
+    try:
+        sock.listen(BACKLOG)
+    except OSError as error:
+        raise _refused(*sock.getsockname()[:2], error) from error
+
+
+def _refused(host: str, port: int, error: OSError) -> PrerequisiteError:
+    return PrerequisiteError(f"cannot listen on {host}:{port}: {error.strerror}")
 
 
 def settings(app: Any, *, lifespan: Literal["on", "off"] = "on", **more: Any) -> uvicorn.Config:
@@ -105,6 +117,7 @@ async def _run(apps: Sequence[tuple[Starlette, socket.socket]], access_log: bool
 async def _serve(app: Starlette, server: QuietServer, sock: socket.socket) -> None:
     """The lifespan is ours rather than uvicorn's, which makes a page of traceback of every failed start."""
     async with app.router.lifespan_context(app):
+        accepting(sock)  # not before: a caller would wait for an answer instead of being refused
         await server.serve(sockets=[sock])
 
 

@@ -156,6 +156,21 @@ def starting(*lines: str) -> str:
     return GOOD.replace("    config: Config", f"    config: Config\n    async def startup(self):\n{body}")
 
 
+async def test_a_port_that_another_takes_between_binding_and_listening_is_named(tmp_path, free_port):
+    slow = "\n    async def startup(self):\n        import asyncio; await asyncio.sleep(1)\n\napp ="
+    (tmp_path / "app.py").write_text(GOOD.replace("\napp =", slow))
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind(("127.0.0.1", free_port))
+        async with asyncio.timeout(30), runner(tmp_path, part_for(free_port)) as process:
+            assert process.stderr is not None
+            assert b"listens on" in await process.stderr.readline()
+            other.listen()
+            _, errors = await process.communicate()
+    assert process.returncode == 1
+    assert f"cannot listen on 127.0.0.1:{free_port}: Address already in use" in errors.decode()
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 async def test_a_failing_startup_ends_the_server(tmp_path, free_port, workers):
     (tmp_path / "app.py").write_text(starting("1 / 0"))
