@@ -127,6 +127,8 @@ class Transport:
             limit=self._limit,
             limit_per_host=self._limit_per_host,
             keepalive_timeout=KEEPALIVE_SECONDS,
+            # A container that is made anew may get another's old address: a remembered one would lead astray.
+            use_dns_cache=False,
             socket_factory=self._socket,
         )
         self._session = aiohttp.ClientSession(

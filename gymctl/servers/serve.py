@@ -54,7 +54,8 @@ def accepting(sock: socket.socket) -> None:
     try:
         sock.listen(BACKLOG)
     except OSError as error:
-        raise _refused(*sock.getsockname()[:2], error) from error
+        host, port, *_ = sock.getsockname()
+        raise _refused(host, port, error) from error
 
 
 def _refused(host: str, port: int, error: OSError) -> PrerequisiteError:

@@ -24,7 +24,9 @@ def short_pause(monkeypatch):
 
 
 @asynccontextmanager
-async def raw_server(port: int, reply: Callable[[int], bytes]) -> AsyncIterator[list[bytes]]:
+async def raw_server(
+    port: int, reply: Callable[[int], bytes], host: str = "127.0.0.1"
+) -> AsyncIterator[list[bytes]]:
     """Answers request n with `reply(n)` and hangs up; collects what it was sent."""
     received: list[bytes] = []
 
@@ -35,7 +37,7 @@ async def raw_server(port: int, reply: Callable[[int], bytes]) -> AsyncIterator[
         await writer.drain()
         writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", port)
+    server = await asyncio.start_server(serve, host, port)
     try:
         yield received
     finally:
@@ -129,3 +131,20 @@ def _own_certificate(folder: Path) -> Path:
     made = subprocess.run([*command, "-keyout", "-"], capture_output=True, check=True)
     file.write_bytes(made.stdout)
     return file
+
+
+async def test_a_server_that_moved_to_another_address_is_found_there(transport, free_port, monkeypatch):
+    addresses = ["127.0.0.1", "127.0.0.2"]
+    loop = asyncio.get_running_loop()
+    look_up = loop.getaddrinfo
+
+    async def moving(host: str, *args: object, **options: object) -> object:
+        return await look_up(addresses.pop(0) if host == "moving" else host, *args, **options)
+
+    monkeypatch.setattr(loop, "getaddrinfo", moving)
+    url = f"http://moving:{free_port}/x"
+    async with raw_server(free_port, lambda n: ANSWER) as first:
+        await transport.call("GET", url)
+        async with raw_server(free_port, lambda n: ANSWER, "127.0.0.2") as second:
+            await transport.call("GET", url)
+    assert (len(first), len(second)) == (1, 1)
