@@ -1,7 +1,7 @@
 """Where local processes get their packages: one cached uv environment for each set of requirements.
 
     <cache>/envs/<key>/           key = Python, base.lock, requirements.txt, requirements-nodeps.txt
-    <cache>/sdk/<digest>/gymctl   the container half of gymctl, on PYTHONPATH of every server
+    <cache>/sdk/<digest>-<python>/gymctl   the container half of gymctl, on PYTHONPATH of every server
 
 Both are made beside their place and renamed into it, under a lock: what exists is complete.
 """
@@ -9,11 +9,13 @@ Both are made beside their place and renamed into it, under a lock: what exists 
 from __future__ import annotations
 
 import asyncio
+import compileall
 import contextlib
 import fcntl
 import hashlib
 import os
 import platform
+import py_compile
 import re
 import secrets
 import shutil
@@ -114,12 +116,19 @@ async def ensure(config: Config, reporter: Reporter) -> Environments:
 
 
 def staged_sdk() -> Path:
-    """The container half of gymctl, copied once for each content; Python keeps its bytecode beside it."""
+    """The container half of gymctl, copied and compiled once for each content and Python.
+
+    Compiled here, as in an image: where PYTHONDONTWRITEBYTECODE is set, every start would do it again.
+    """
     context = sdk_context()
-    target = cache_dir() / "sdk" / context.digest()[:20]
+    target = cache_dir() / "sdk" / f"{context.digest()[:20]}-{sys.implementation.cache_tag}"
     if not target.is_dir():
         temporary = _beside(target)
         context.copy_to(temporary)
+        unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
+        compileall.compile_dir(
+            temporary, quiet=2, stripdir=temporary, prependdir=target, invalidation_mode=unchecked
+        )
         _rename(temporary, target)
     return target
 
