@@ -45,6 +45,8 @@ def command(
 ) -> None:
     """Start a project's servers and wait until every one answers. Ctrl+C stops and removes them."""
     choice = runtime_choice(runtime)
+    if wait is not None and not 0 <= wait < float("inf"):
+        raise UsageError(f"`--wait` must be a number of seconds, got {wait:g}", hint="0 is no limit")
     from gymctl.cli import interrupts
     from gymctl.config.load import load
 
