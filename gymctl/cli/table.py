@@ -139,8 +139,9 @@ def _passes(head: Headline, tally: Tally) -> str:
     first, *more = head.pass_at
     text = f"{first.value:.3f}"
     for at in more:
-        whole = "all" if at.tasks == head.tasks_planned else f"the {at.tasks:,}"
-        text += f"   pass@{at.k}  {at.value:.3f}     over {whole} tasks with all {at.k} attempts"
+        rest = "all" if at.tasks == head.tasks_planned else "the"
+        which = "" if at.tasks == head.tasks_planned else f" with all {at.k} attempts"
+        text += f"   pass@{at.k}  {at.value:.3f}     over {rest} {at.tasks:,} tasks{which}"
     if tally.repeats > 1 and not more:
         text += f"   pass@{tally.repeats}  none: no task has all {tally.repeats} attempts"
     return text

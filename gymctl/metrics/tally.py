@@ -14,6 +14,8 @@ from gymctl.metrics.outcomes import FailureClass, Outcome
 from gymctl.metrics.statistics import number
 from gymctl.metrics.students import t_quantile
 
+FEWEST_TASKS = 5
+
 
 @dataclass(slots=True)
 class Tally:
@@ -63,13 +65,15 @@ class Tally:
 
     @property
     def reward_so_far(self) -> tuple[float, float | None] | None:
-        """Mean of task means over what is scored, and half of its t interval; for display while running."""
+        """Mean of task means over what is scored, and half of its t interval; for display while running.
+
+        No interval for a handful of tasks: it would be wider than the scale."""
         if not self._tasks_scored:
             return None
         count = self._tasks_scored
         centre = self._means / count
         spread = self._squares / count - centre * centre
-        if count < 2 or spread <= 1e-12:
+        if count < FEWEST_TASKS or spread <= 1e-12:
             return centre, None
         return centre, t_quantile(0.975, count - 1) * math.sqrt(spread / (count - 1))
 

@@ -31,6 +31,10 @@ class ComposeLauncher:
         self._engine = engine
         self._images: Images | None = None
 
+    @property
+    def description(self) -> str:
+        return f"one container per server, Docker engine {self._engine.facts.version}"
+
     async def preflight(self, config: Config, reporter: Reporter) -> None:
         await asyncio.to_thread(preflight.engine, config, self._engine)
 

@@ -29,6 +29,10 @@ class ProcessLauncher:
     def __init__(self) -> None:
         self._environments: Environments | None = None
 
+    @property
+    def description(self) -> str:
+        return "local processes, without isolation"
+
     async def preflight(self, config: Config, reporter: Reporter) -> None:
         """Nothing beyond ports: uv says by itself what it lacks."""
 

@@ -34,6 +34,10 @@ class Launcher(Protocol):
     def name(self) -> RuntimeName: ...
     @property
     def view(self) -> ViewName: ...
+    @property
+    def description(self) -> str:
+        """What servers run in, for the user's first line."""
+        ...
 
     async def preflight(self, config: Config, reporter: Reporter) -> None:
         """Check what can be checked before any work."""
@@ -88,6 +92,7 @@ async def bring_up(
                 f"`{config.project}` is up in the {previous.runtime} runtime",
                 hint=f"gymctl down {config.project}, then again",
             )
+        reporter.step("runtime", launcher.description)
         held = _ports_of(previous)
         if is_head_movable:
             config = _with_free_head_port(config, previous, reporter)

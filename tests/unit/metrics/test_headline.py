@@ -167,6 +167,15 @@ def test_reward_so_far_is_the_headline_mean(script: list[list[float | None]]) ->
         assert so_far[0] == pytest.approx(result.mean, abs=1e-9)
 
 
+def test_a_handful_of_tasks_shows_no_interval_while_running() -> None:
+    few, _ = _run([[1.0], [0.0], [1.0], [0.0]], random.Random(0))
+    assert few.reward_so_far == (0.5, None)
+    more, result = _run([[1.0], [0.0]] * 10, random.Random(0))
+    assert result.interval is not None
+    assert more.reward_so_far is not None
+    assert more.reward_so_far[1] == pytest.approx(result.interval.high - 0.5)
+
+
 MODEL_DOWN = (
     '"Hit an exception in SimpleAgent___desk calling an inner server: '
     'b\'\\"Hit an exception in OpenAIModel___policy_model calling an inner server: ...\\"\'"'
