@@ -50,6 +50,14 @@ class ResourcesConfig(ServerConfig):
     max_sessions: int = Field(default=131072, ge=1)
     session_idle_seconds: float = Field(default=21600, gt=0)
     """As long as an episode may last: a slow model must not lose its session."""
+    expose_tools_over_mcp: bool = False
+
+    @field_validator("expose_tools_over_mcp")
+    @classmethod
+    def _is_not_there_yet(cls, is_asked: bool) -> bool:
+        if is_asked:
+            raise ValueError("tools over MCP are not supported yet; they are served over HTTP")
+        return is_asked
 
 
 class VerifyRequest(BaseModel):

@@ -142,6 +142,13 @@ async def test_a_bad_block_names_key_and_value_but_no_secret(tmp_path, free_port
     assert "`api_key`" in text and "hush" not in text
 
 
+async def test_tools_over_mcp_are_refused_not_ignored(tmp_path, free_port):
+    (tmp_path / "app.py").write_text(GOOD)
+    text = await failure(tmp_path, part_for(free_port, settings={"expose_tools_over_mcp": True}))
+    assert "expose_tools_over_mcp" in text
+    assert "not supported yet" in text
+
+
 async def test_a_taken_port_is_named(tmp_path, free_port):
     (tmp_path / "app.py").write_text(GOOD)
     with socket.socket() as taken:
