@@ -109,8 +109,9 @@ class _Builder:
         finished = await self._engine.run(
             *command(plan, self._engine.builder, dockerfile, [*options, str(context)]),
             on_line=lambda line: self._show(plan, line),
-            # Attestations would write the build's parameters beside the image.
-            environ={"BUILDX_NO_DEFAULT_ATTESTATIONS": "1"},
+            # Attestations would write the build's parameters beside the image. buildx leaves files in its
+            # temporary folder: this one goes when the build is over.
+            environ={"BUILDX_NO_DEFAULT_ATTESTATIONS": "1", "TMPDIR": str(place)},
             secrets=self._secrets.values,
             keep_lines=KEPT_LINES,
         )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
+import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -77,7 +79,11 @@ def _another_python(engine: Engine, *, layer: bool = False) -> str:
         tag,
         "-",
     ]
-    subprocess.run(command, input=dockerfile, text=True, check=True, capture_output=True)
+    with (
+        tempfile.TemporaryDirectory() as scratch
+    ):  # buildx does not remove what it makes for a Dockerfile on stdin
+        environ = {**os.environ, "TMPDIR": scratch}
+        subprocess.run(command, input=dockerfile, text=True, check=True, capture_output=True, env=environ)
     return tag
 
 

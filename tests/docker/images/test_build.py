@@ -180,6 +180,7 @@ async def test_cancelling_a_build_leaves_no_process_no_image_and_no_file(
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    before = left_by_buildx()
     marker = f"3{time.time_ns() % 10**9}.25"
     name = f"slow-{marker.partition('.')[0]}"
     server = folder(tmp_path, name, Dockerfile=f"ARG BASE_IMAGE\nFROM ${{BASE_IMAGE}}\nRUN sleep {marker}\n")
@@ -193,9 +194,14 @@ async def test_cancelling_a_build_leaves_no_process_no_image_and_no_file(
     assert time.monotonic() - begin < 15
     assert processes(str(scratch)) == []
     assert list(scratch.iterdir()) == []
+    assert left_by_buildx() <= before
     # The engine ends the step itself when its client is gone.
     assert await until(lambda: not processes(marker), 20)
     assert not any(tag.startswith(f"gymctl/resources-{name}:") for tag in existing(engine))
+
+
+def left_by_buildx() -> set[Path]:
+    return {*Path("/tmp").glob("dockerfile*"), *Path("/tmp").glob("empty-dir*")}
 
 
 async def until(condition: Callable[[], bool], seconds: float) -> bool:
