@@ -51,3 +51,10 @@ def test_a_wrong_entry_is_told_with_its_line(bench, datasets, problem) -> None:
         bench.load("a.yaml")
     assert problem in caught.value.what
     assert caught.value.where == "a.yaml:1"
+
+
+def test_a_benchmark_may_name_a_license_of_any_kind(bench) -> None:
+    entry = "[{name: x, type: benchmark, jsonl_fpath: x, prepare_script: p.py, license: CC-BY-4.0}]"
+    bench.write("a.yaml", SERVER.format(datasets=entry))
+    [dataset] = bench.load("a.yaml").datasets
+    assert dataset.settings["license"] == "CC-BY-4.0"
