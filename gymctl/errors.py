@@ -5,6 +5,7 @@
     ├── ConfigError                 1   a value, with its place
     │   ├── ConfigPathNotFoundError, MalformedConfigPathsError, NoServerInstancesError,
     │   ├── ConfigMissingValuesError, ConfigInterpolationError, ServerRefNotFoundError,
+    │   ├── InheritPathNotFoundError, AmbiguousAgentRenameError,
     │   └── AlmostServerError, AgentWithoutEnvironmentServerError, AmbiguousEnvironmentServerError
     ├── PrerequisiteError           3   engine missing or too old, port taken, no disk
     ├── EngineError                 4   build, push, start
@@ -93,6 +94,14 @@ class ConfigInterpolationError(ConfigError):
 
 class ServerRefNotFoundError(ConfigError):
     """A block refers to a server that the configuration does not define."""
+
+
+class InheritPathNotFoundError(ConfigError):
+    """A directive names a block that the configuration does not define."""
+
+
+class AmbiguousAgentRenameError(ConfigError):
+    """An agent was inherited into several new ones while an environment server still names it."""
 
 
 class AlmostServerError(ConfigError):

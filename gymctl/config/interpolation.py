@@ -10,13 +10,10 @@ from typing import Any
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import InterpolationToMissingValueError, MissingMandatoryValue, OmegaConfBaseException
 
-from gymctl.config.merge import MISSING
 from gymctl.config.names import close
-from gymctl.config.origins import Origins, Path, dotted
+from gymctl.config.origins import MISSING, Origins, Path, dotted
 from gymctl.errors import ConfigError, ConfigInterpolationError, ConfigMissingValuesError
 
-_DIRECTIVE_KEYS = ("_inherit_from", "_copy", "_delete_key")
-_DIRECTIVE_VALUE = re.compile(r"\$\{(inherit_from|copy):")
 _REFERENCE = re.compile(r"\$\{([^${}:]+)\}")
 _NO_KEY = re.compile(r"Interpolation key '(.+?)' not found")
 _NO_VARIABLE = re.compile(r"Environment variable '(.+?)' not found")
@@ -41,7 +38,6 @@ def resolve(merged: DictConfig, origins: Origins) -> dict[str, Any]:
     """The document without `${…}`. Raises one error that lists every open value (CONTRACT 1.9)."""
     raw = OmegaConf.to_container(merged, resolve=False)
     assert isinstance(raw, dict)
-    _refuse_directives(raw, (), origins)
     _refuse_cycles(raw, origins)
     found = list(_walk(merged, raw, (), [str(key) for key in raw]))
     if found:
@@ -120,22 +116,6 @@ def _hint(keys: list[str]) -> str | None:
     ways = [" ".join(flags)] if flags else []
     ways += [tokens] if tokens else []
     return f"{' or '.join([*ways, 'set them in env.yaml' if len(keys) > 1 else 'set it in env.yaml'])}"
-
-
-def _refuse_directives(raw: Any, path: Path, origins: Origins) -> None:
-    items = raw.items() if isinstance(raw, dict) else enumerate(raw) if isinstance(raw, list) else ()
-    for key, value in items:
-        here = (*path, key)
-        directive = key if key in _DIRECTIVE_KEYS else None
-        if isinstance(value, str) and (match := _DIRECTIVE_VALUE.match(value)):
-            directive = f"${{{match[1]}:…}}"
-        if directive is not None:
-            raise ConfigError(
-                f"`{dotted(here)}` uses `{directive}`, which this version does not support yet",
-                where=origins.where(*here),
-                hint="write the block out",
-            )
-        _refuse_directives(value, here, origins)
 
 
 def _refuse_cycles(raw: Any, origins: Origins) -> None:

@@ -6,10 +6,14 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+
+from omegaconf import DictConfig, OmegaConf
 
 from gymctl.config import (
+    building,
     datasets,
+    directives,
     environments,
     folders,
     globals,
@@ -21,6 +25,7 @@ from gymctl.config import (
     project,
     references,
     relays,
+    renames,
     selectors,
 )
 from gymctl.config.files import Layer, display, read
@@ -76,6 +81,8 @@ def load(
     top = overrides.layer(overrides.with_dotted_ids(settings_given, ids))
     merged, origins = merge([*layers, top])
     merged["config_paths"] = list(included.entries)
+    if any(directives.are_in(layer.values) for layer in (*layers, top)):
+        merged, origins = _directed(merged, origins)
     document = interpolation.resolve(merged, origins)
 
     settings = globals.settings(document, origins)
@@ -161,6 +168,14 @@ def _entries(
     if env_file is None:
         return [], "command line"
     return include.entries_of(env_file[0]), env_file[0].name
+
+
+def _directed(merged: DictConfig, origins: Origins) -> tuple[DictConfig, Origins]:
+    """The tree after directives, with environment servers following the agents that these moved."""
+    frozen = cast(dict[Any, Any], OmegaConf.to_container(merged, resolve=False))
+    applied = building.apply(frozen, origins.tree)
+    renames.follow(applied, frozen)
+    return OmegaConf.create(applied.document), Origins(applied.tree)
 
 
 def _fill(document: dict[str, Any], found: list[Instance], cwd: Path, origins: Origins) -> tuple[str, int]:

@@ -15,10 +15,8 @@ from omegaconf.errors import OmegaConfBaseException
 from gymctl.config.files import Layer
 from gymctl.config.masking import is_secret, redact
 from gymctl.config.model import Origin
-from gymctl.config.origins import REST, Origins, OriginTree, Path, dotted, leaves
+from gymctl.config.origins import MISSING, REST, Origins, OriginTree, Path, dotted, leaves
 from gymctl.errors import ConfigError, ConfigInterpolationError
-
-MISSING = "???"
 
 
 def merge(layers: Iterable[Layer]) -> tuple[DictConfig, Origins]:
@@ -44,24 +42,26 @@ def _merge_origins(
         if isinstance(before, dict) and isinstance(origin, dict):
             _merge_origins(before, origin, values[key], where)
         elif _is_container(before) and _is_container(origin) and type(before) is not type(origin):
-            raise _clash(where, before, origin)
+            raise clash(where, before, origin)
         elif before is None or values[key] != MISSING:
-            into[key] = _copy(origin)
+            into[key] = copied(origin)
             if isinstance(before, Origin) and isinstance(origin, dict):
                 # `judge: ${base}` and then `judge: {t: 1}`: OmegaConf keeps the rest of `base` in `judge`.
-                into[key] = {**_copy(origin), REST: before}  # type: ignore[dict-item]
+                into[key] = {**copied(origin), REST: before}  # type: ignore[dict-item]
 
 
 def _is_container(tree: OriginTree | None) -> bool:
     return isinstance(tree, (dict, list))
 
 
-def _copy(tree: OriginTree) -> OriginTree:
+def copied(tree: OriginTree) -> OriginTree:
     """Mappings are merged in place, so a layer's own tree must not be shared."""
-    return {key: _copy(child) for key, child in tree.items()} if isinstance(tree, dict) else tree
+    return {key: copied(child) for key, child in tree.items()} if isinstance(tree, dict) else tree
 
 
-def _clash(path: Path, before: OriginTree | None, after: OriginTree) -> ConfigError:
+def clash(path: Path, before: OriginTree | None, after: OriginTree) -> ConfigError:
+    """The error for a mapping and a list that want the same key."""
+
     def describe(tree: OriginTree | None) -> str:
         kind = "a mapping" if isinstance(tree, dict) else "a list"
         place = Origins({"": tree}).where("") if tree is not None else None

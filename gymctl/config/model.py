@@ -19,9 +19,12 @@ class Origin:
 
     source: str
     line: int | None = None
+    via: Origin | None = None
+    """The directive that brought the value from where it was written to where it is."""
 
     def __str__(self) -> str:
-        return self.source if self.line is None else f"{self.source}:{self.line}"
+        written = self.source if self.line is None else f"{self.source}:{self.line}"
+        return written if self.via is None else f"{written} via {self.via}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from gymctl.config.model import Origin
 Path = tuple[str | int, ...]
 OriginTree = dict[Any, "OriginTree"] | list["OriginTree"] | Origin
 
+MISSING = "???"
 DEFAULT = Origin("default")
 REST = object()
 """Key of a mapping's tree for values that came in through an interpolation merged under it."""
@@ -56,6 +57,10 @@ class Origins:
 
     def __init__(self, tree: dict[Any, OriginTree]) -> None:
         self._tree = tree
+
+    @property
+    def tree(self) -> dict[Any, OriginTree]:
+        return self._tree
 
     def find(self, *path: object) -> Origin | None:
         """The place of a value; of a container: its first leaf; of a value inside `${…}`: the reference."""

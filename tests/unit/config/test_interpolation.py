@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gymctl.errors import ConfigError, ConfigInterpolationError, ConfigMissingValuesError
+from gymctl.errors import ConfigInterpolationError, ConfigMissingValuesError
 
 
 def test_interpolations_are_resolved(bench, monkeypatch) -> None:
@@ -101,13 +101,3 @@ def test_what_cannot_be_resolved_is_an_error_of_ours(bench, text) -> None:
     bench.write("a.yaml", text)
     with pytest.raises(ConfigInterpolationError):
         bench.document("a.yaml")
-
-
-@pytest.mark.parametrize(
-    "text", ["x: '${inherit_from:weather}'\n", "x: {_copy: weather}\n", "x: {y: {_delete_key: a}}\n"]
-)
-def test_directives_are_refused_by_name(bench, text) -> None:
-    bench.write("a.yaml", text)
-    with pytest.raises(ConfigError, match="does not support yet") as caught:
-        bench.document("a.yaml")
-    assert caught.value.where == "a.yaml:1"
