@@ -1,7 +1,8 @@
-"""`gymctl config show`: the configuration a command would use, merged, resolved, and with secrets masked."""
+"""`gymctl config`: the configuration a command would use (`show`), and who wrote which value (`explain`)."""
 
 from __future__ import annotations
 
+import json as json_module
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +13,8 @@ from gymctl.cli.output import Console
 from gymctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from gymctl.config import Config
+    from gymctl.config.explain import Explanation
+    from gymctl.config.model import Config
 
 app = typer.Typer(help="What a configuration resolves to.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -37,6 +39,47 @@ def show(
 
     loaded = load(chosen.selection())
     _print(loaded, Console(), as_json=json, show_secrets=show_secrets)
+
+
+@app.command()
+@flags.takes_selection
+def explain(
+    chosen: flags.Chosen,
+    key: Annotated[str, typer.Argument(metavar="KEY", help="A key like `a.b[0].c`, or a block.")],
+    json: Annotated[bool, typer.Option("--json", help="JSON instead of text.")] = False,
+) -> None:
+    """Print every writer of a value in order, the winner last, with what each said; secrets are masked."""
+    from gymctl.config import explain as explaining
+    from gymctl.config.load import load
+
+    loaded = load(chosen.selection())
+    told = explaining.explain(loaded, key)
+    console = Console()
+    if json:
+        console.json([item.to_json() for item in told])
+        return
+    console.data("\n\n".join(_explained(item) for item in told))
+
+
+def _explained(item: Explanation) -> str:
+    """`key = value`, then a line for each writer; the last one, marked, is the one that counts."""
+    width = max(len(str(write.origin)) for write in item.writers)
+    lines = [f"{item.key} = {_inline(item.value)}"]
+    for index, write in enumerate(item.writers, start=1):
+        mark = ">" if index == len(item.writers) else " "
+        said = _inline(write.said) if write.kind in ("value", "default") else write.said
+        note = " (environment servers follow the agent)" if write.kind == "rename" else ""
+        if write.kind == "value" and write.key != item.key:
+            note = f" (at {write.key})"
+        lines.append(f"{mark} {write.origin!s:<{width}}  {said}{note}")
+    return "\n".join(lines)
+
+
+def _inline(value: object) -> str:
+    """One line of JSON, which YAML reads too; plain text without quotes."""
+    if isinstance(value, str) and value.isprintable() and value == value.strip() and value:
+        return value
+    return json_module.dumps(value, ensure_ascii=False, default=str)
 
 
 def _confirm_secrets() -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+import typer.models
 
 from gymctl.errors import UsageError
 
@@ -102,10 +103,15 @@ class Chosen:
 
 
 def takes_selection(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the selector flags; it receives them as its first parameter, one `Chosen`."""
+    """Give a command the selector flags; it receives them as its first parameter, one `Chosen`.
+
+    Arguments of its own come before the free tokens, which take all that is left.
+    """
     own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
     shared = list(inspect.signature(_flags, eval_str=True).parameters.values())
-    parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*shared, *own)]
+    first = [parameter for parameter in own if _is_positional(parameter)]
+    ordered = [*first, *shared, *(parameter for parameter in own if parameter not in first)]
+    parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in ordered]
 
     @functools.wraps(command)
     def with_flags(**given: Any) -> None:
@@ -116,6 +122,11 @@ def takes_selection(command: Callable[..., None]) -> Callable[..., None]:
     with_flags.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     with_flags.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return with_flags
+
+
+def _is_positional(parameter: inspect.Parameter) -> bool:
+    notes = getattr(parameter.annotation, "__metadata__", ())
+    return any(isinstance(note, typer.models.ArgumentInfo) for note in notes)
 
 
 def selection(tokens: Sequence[str] | None = None, **flags: Any) -> Selection:

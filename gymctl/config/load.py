@@ -28,14 +28,17 @@ from gymctl.config import (
     renames,
     selectors,
 )
+from gymctl.config.directives import Directive
 from gymctl.config.files import Layer, display, read
 from gymctl.config.instances import UNKNOWN_PORT, Instance
 from gymctl.config.masking import secrets_of
 from gymctl.config.merge import merge
 from gymctl.config.model import Config, ServerBlock
 from gymctl.config.origins import Origins
+from gymctl.config.origins import Path as KeyPath
 from gymctl.config.overrides import Override
 from gymctl.config.roots import SearchRoots
+from gymctl.config.writers import Writers
 from gymctl.errors import UsageError
 
 ENV_FILE = "env.yaml"
@@ -81,8 +84,9 @@ def load(
     top = overrides.layer(overrides.with_dotted_ids(settings_given, ids))
     merged, origins = merge([*layers, top])
     merged["config_paths"] = list(included.entries)
+    moved, followed = (), {}
     if any(directives.are_in(layer.values) for layer in (*layers, top)):
-        merged, origins = _directed(merged, origins)
+        merged, origins, moved, followed = _directed(merged, origins)
     document = interpolation.resolve(merged, origins)
 
     settings = globals.settings(document, origins)
@@ -106,6 +110,7 @@ def load(
         files=(*included.files, *([env_file[1]] if env_file else [])),
         search_roots=roots.folders,
         origins=origins.flat(document),
+        writers=Writers([*layers, top], document, moved, followed),
         secrets=secrets_of(document),
         warnings=tuple(warnings),
     )
@@ -170,12 +175,14 @@ def _entries(
     return include.entries_of(env_file[0]), env_file[0].name
 
 
-def _directed(merged: DictConfig, origins: Origins) -> tuple[DictConfig, Origins]:
+def _directed(
+    merged: DictConfig, origins: Origins
+) -> tuple[DictConfig, Origins, tuple[Directive, ...], dict[KeyPath, Directive]]:
     """The tree after directives, with environment servers following the agents that these moved."""
     frozen = cast(dict[Any, Any], OmegaConf.to_container(merged, resolve=False))
     applied = building.apply(frozen, origins.tree)
-    renames.follow(applied, frozen)
-    return OmegaConf.create(applied.document), Origins(applied.tree)
+    followed = renames.follow(applied, frozen)
+    return OmegaConf.create(applied.document), Origins(applied.tree), applied.directives, followed
 
 
 def _fill(document: dict[str, Any], found: list[Instance], cwd: Path, origins: Origins) -> tuple[str, int]:

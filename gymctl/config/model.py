@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -25,6 +25,18 @@ class Origin:
     def __str__(self) -> str:
         written = self.source if self.line is None else f"{self.source}:{self.line}"
         return written if self.via is None else f"{written} via {self.via}"
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """What one place said about a value. `key` is where it said it: the value's own key, or one above it, or
+    the key from which a directive brought it."""
+
+    origin: Origin
+    said: Any
+    """In clear. Of a directive: its text."""
+    key: str
+    kind: Literal["value", "directive", "rename", "default"] = "value"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +117,8 @@ class Config:
     search_roots: tuple[Path, ...]
     origins: Mapping[str, Origin]
     """By dotted key of each leaf (last writer)."""
+    writers: Mapping[str, tuple[Write, ...]] = field(default_factory=dict)
+    """By dotted key of each leaf: all writers, the winner last."""
     secrets: frozenset[str] = frozenset()
     """Clear text of every value that masking hides; for redaction by value in logs and messages."""
     warnings: tuple[str, ...] = ()

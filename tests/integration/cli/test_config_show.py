@@ -143,3 +143,35 @@ def test_a_small_config_is_loaded_in_half_a_cpu_second(folder) -> None:
     starting = (after.ru_utime + after.ru_stime) - (bare.ru_utime + bare.ru_stime)
     # 0.35 s here; another machine, or this one under load, may need twice as much.
     assert loading - starting < 0.8
+
+
+def test_explain_prints_the_writers_with_the_winner_last(folder) -> None:
+    (folder / "more.yaml").write_text("note: one\nused: ${note}\n")
+    done = run(folder, "config", "explain", "used", "judge.yaml", "more.yaml", "++note=two")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "used = two",
+        "> more.yaml:2  ${note}",
+        "",
+        "note = two",
+        "  more.yaml:1  one",
+        "> ++note       two",
+    ]
+
+
+def test_explain_as_json_holds_no_secret(folder) -> None:
+    done = run(folder, "config", "explain", "--json", "judge", "judge.yaml")
+    assert done.returncode == 0, done.stderr
+    by_key = {item["key"]: item for item in json.loads(done.stdout)}
+    command = by_key["judge.resources_servers.judge.command"]
+    assert command["value"] == "serve --with ****"
+    assert [(write["source"], write["line"]) for write in command["writers"]] == [("judge.yaml", 7)]
+    assert by_key["judge.resources_servers.judge.api_key"]["refers_to"] == ["policy_api_key"]
+    assert by_key["policy_api_key"]["writers"][0]["source"] == "env.yaml"
+    assert "sk-very-secret" not in done.stdout + done.stderr
+
+
+def test_explain_of_an_unknown_key_suggests_one(folder) -> None:
+    done = run(folder, "config", "explain", "policy_api_kee", "judge.yaml")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "did you mean `policy_api_key`?" in done.stderr
