@@ -112,7 +112,9 @@ def _loaded(asked: EvalFlags, console: Console) -> Config | None:
     from gymctl.config.load import load
 
     config = load(asked.selection)
-    for warning in config.warnings:
+    from gymctl.cli.eval_input import unread_settings
+
+    for warning in (*config.warnings, *unread_settings(config)):
         console.insist(f"warning: {warning}")
     return config
 

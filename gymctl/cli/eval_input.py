@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from gymctl.config.model import Config, Dataset
@@ -13,6 +13,35 @@ from gymctl.errors import ConfigError, UsageError
 from gymctl.rollouts.dataset import Source
 
 _LONGEST_NAME = 80
+FLAGS: Mapping[str, str | None] = {
+    "agent_name": "--agent",
+    "agent_map": None,
+    "fan_out": None,
+    "input_jsonl_fpath": "--input",
+    "interleave_repeats": None,
+    "limit": "--limit",
+    "num_repeats": "--repeats",
+    "num_repeats_add_seed": None,
+    "num_samples_in_parallel": "--concurrency",
+    "output_jsonl_fpath": "--output",
+    "prompt_config": None,
+    "responses_create_params": "--temperature, --top-p, --max-output-tokens",
+    "resume_from_cache": None,
+    "skills": None,
+}
+"""Settings of an evaluation (CONTRACT 9.2) that are not read from the configuration yet, with their flags."""
+
+
+def unread_settings(config: Config) -> list[str]:
+    """One line for each setting of an evaluation that the configuration holds and nobody reads."""
+    lines: list[str] = []
+    for key, flag in FLAGS.items():
+        if config.document.get(key) is None:
+            continue
+        place = next((f" ({origin})" for name, origin in config.origins.items() if name.startswith(key)), "")
+        instead = f"; use {flag}" if flag else ""
+        lines.append(f"`{key}`{place} is not read from the configuration yet{instead}")
+    return lines
 
 
 def sources(config: Config | None, table: ServerTable, given: Path | None) -> list[Source]:

@@ -132,3 +132,16 @@ def test_no_serve_without_a_project(gymctl: Run) -> None:
 
 def test_no_serve_without_rows(gymctl: Run) -> None:
     refused(gymctl("--no-serve", *STACK[:4], "++head_server.port=9"), 3, "no running project answers")
+
+
+def test_settings_that_are_not_read_from_the_configuration_are_named(gymctl: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("num_repeats: 4\nfan_out: {a: [b]}\n")
+    (tmp_path / "rows.jsonl").write_text("no row\n")
+    done = gymctl(*STACK, "a.yaml", "-i", "rows.jsonl", "++limit=7")
+    assert (
+        "warning: `num_repeats` (a.yaml:1) is not read from the configuration yet; use --repeats"
+        in done.stderr
+    )
+    assert "warning: `fan_out` (a.yaml:2) is not read from the configuration yet" in done.stderr
+    assert "warning: `limit` (++limit) is not read from the configuration yet; use --limit" in done.stderr
+    assert done.returncode == 1
