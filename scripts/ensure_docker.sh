@@ -69,21 +69,26 @@ packages_needed() {
 
 debian_mirror() {
     # The Debian archive of the machine's own apt configuration (either form of source file), not the security one.
-    # shellcheck disable=SC2016  # $(SITE) is apt's
-    apt-get indextargets --format '$(SITE)' 'Created-By: Packages' 'Component: main' 2>/dev/null |
-        grep -E '/debian/?$' | grep -v security | grep -m1 . || echo http://deb.debian.org/debian
+    # Read from the files: apt itself knows its sources only after an update.
+    { cat /etc/apt/sources.list /etc/apt/sources.list.d/*.{list,sources} 2>/dev/null || true; } | awk '
+        /^URIs:/ { uri = $2 }
+        /^deb / { for (i = 2; i <= NF && uri == ""; i++) if ($i ~ /^[a-z+]+:/) uri = $i }
+        uri ~ /debian/ && uri !~ /security/ && !found { print uri; found = 1 }
+        { uri = "" }
+        END { exit !found }'
 }
 
 borrow_from_debian_13() {
     # Fills $1 with an apt configuration of its own: this machine's sources, Debian 13 for the named packages only.
-    local dir=$1
+    local dir=$1 mirror
+    mirror=$(debian_mirror) || fail "no Debian archive in this machine's apt configuration (/etc/apt/sources.list.d)"
     mkdir -p "$dir/sources" "$dir/preferences" "$dir/lists/partial"
     chmod 755 "$dir" "$dir/sources" "$dir/preferences" "$dir/lists" "$dir/lists/partial"
     cp /etc/apt/sources.list.d/*.sources /etc/apt/sources.list.d/*.list "$dir/sources/" 2>/dev/null || true
     [ ! -s /etc/apt/sources.list ] || cp /etc/apt/sources.list "$dir/sources/machine.list"
     cat >"$dir/sources/debian13.sources" <<EOT
 Types: deb
-URIs: $(debian_mirror)
+URIs: $mirror
 Suites: trixie
 Components: main
 Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
@@ -118,6 +123,7 @@ install_packages() {
     export DEBIAN_FRONTEND=noninteractive
     if [ "$distro" = "debian 12" ]; then
         mapfile -t borrowed < <(borrow_from_debian_13 "$SCRATCH")
+        [ ${#borrowed[@]} -gt 0 ] || exit 1  # it has said why
         options+=("${borrowed[@]}")
     fi
     say "installing $* (distribution packages)"

@@ -45,17 +45,21 @@ install_mmdebstrap() {
 }
 
 debian_mirror() {
-    # The machine's own Debian mirror where it has one: it may be the only one that can be reached.
+    # The machine's own Debian mirror where it has one: it may be the only one that can be reached. Nothing
+    # otherwise: mmdebstrap then takes its own default.
     if [ "$(distribution_id)" = debian ]; then
-        # shellcheck disable=SC2016  # $(SITE) is apt's
-        apt-get indextargets --format '$(SITE)' 'Created-By: Packages' 'Component: main' 2>/dev/null |
-            grep -E '/debian/?$' | grep -v security | grep -m1 . && return
+        { cat /etc/apt/sources.list /etc/apt/sources.list.d/*.{list,sources} 2>/dev/null || true; } | awk '
+            /^URIs:/ { uri = $2 }
+            /^deb / { for (i = 2; i <= NF && uri == ""; i++) if ($i ~ /^[a-z+]+:/) uri = $i }
+            uri ~ /debian/ && uri !~ /security/ && !found { print uri; found = 1 }
+            { uri = "" }
+            END { exit !found }' || true
     fi
-    echo http://deb.debian.org/debian
 }
 
 make_root_archive() {
-    local target=$1
+    local target=$1 mirror=()
+    mapfile -t mirror < <(debian_mirror)
     # --hook commands run with the new root in $1. Byte code is compiled unchecked-hash: it is reproducible and
     # valid whatever the file times are, so no container compiles the standard library again at its start.
     # -B and -f: the modules that compileall itself imports would else keep byte code that depends on file times.
@@ -67,9 +71,8 @@ make_root_archive() {
         --customize-hook='rm -rf "$1"/usr/share/doc/* "$1"/usr/share/man/* "$1"/usr/share/locale/* "$1"/usr/share/info/*' \
         --customize-hook='find "$1"/usr/lib/python3* "$1"/usr/local/lib -name "*.pyc" -delete' \
         --customize-hook='chroot "$1" python3 -B -m compileall -f -q -j 0 --invalidation-mode unchecked-hash /usr/lib/python3.13 /usr/local/lib >/dev/null || true' \
-        --customize-hook='echo "deb http://deb.debian.org/debian trixie main" >"$1"/etc/apt/sources.list' \
         --customize-hook='rm -f "$1"/etc/resolv.conf "$1"/etc/hostname; rm -rf "$1"/var/log/*' \
-        "$SUITE" "$target" "$(debian_mirror)" 2>"$SCRATCH/mmdebstrap.log" ||
+        "$SUITE" "$target" "${mirror[@]}" 2>"$SCRATCH/mmdebstrap.log" ||
         { tail -n 20 "$SCRATCH/mmdebstrap.log" >&2; fail "mmdebstrap failed"; }
 }
 

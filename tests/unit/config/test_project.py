@@ -12,7 +12,7 @@ from gymctl.config.project import PATTERN, display_name, plain, project_name
 from gymctl.errors import UsageError
 
 HERE = Path("/work")
-FILES = (Path("/work/benchmarks/gsm8k/config.yaml"),)
+FILES = (Path("/home/you/benchmarks/gsm8k/config.yaml"),)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_names_made_of_any_text(display: str) -> None:
 
 
 def test_a_name_tells_folders_and_selections_apart() -> None:
-    model = Path("/work/model.yaml")
+    model = Path("/home/you/model.yaml")
     names = {
         project_name("gsm8k", HERE, FILES),
         project_name("gsm8k", Path("/other"), FILES),
