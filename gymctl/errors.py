@@ -6,6 +6,7 @@
     │   ├── ConfigPathNotFoundError, MalformedConfigPathsError, NoServerInstancesError,
     │   ├── ConfigMissingValuesError, ConfigInterpolationError, ServerRefNotFoundError,
     │   ├── InheritPathNotFoundError, AmbiguousAgentRenameError,
+    │   ├── ConfigErrors (several of them at once),
     │   └── AlmostServerError, AgentWithoutEnvironmentServerError, AmbiguousEnvironmentServerError
     ├── PrerequisiteError           3   engine missing or too old, port taken, no disk
     ├── EngineError                 4   build, push, start
@@ -70,6 +71,17 @@ class ConfigError(GymctlError):
     """A configuration that cannot be used. Subclasses carry the names of CONTRACT 1.19."""
 
     exit_code = 1
+
+
+class ConfigErrors(ConfigError):
+    """Several mistakes of one configuration, each an error of its own with its place."""
+
+    def __init__(self, errors: Sequence[ConfigError]) -> None:
+        super().__init__(f"{len(errors)} problems in the configuration")
+        self.errors = tuple(errors)
+
+    def __str__(self) -> str:
+        return "\n\n".join([*map(str, self.errors), self.what])
 
 
 class ConfigPathNotFoundError(ConfigError):

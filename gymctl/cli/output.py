@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TextIO
 
-from gymctl.errors import GymctlError
+from gymctl.errors import ConfigErrors, GymctlError
 
 NAME_WIDTH = 14
 
@@ -95,7 +95,9 @@ class Console:
     def error(self, error: GymctlError) -> None:
         """`error:` what, `-->` where, details, `hint:`; once, on stderr."""
         self.clear_line()
-        self.insist(f"error: {error}")
+        for one in error.errors if isinstance(error, ConfigErrors) else ():
+            self.insist(f"error: {one}\n")
+        self.insist(f"error: {error.what if isinstance(error, ConfigErrors) else error}")
 
     def clear_line(self) -> None:
         """Wipe the current line, in which another console may have left transient text."""

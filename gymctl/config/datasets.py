@@ -9,6 +9,7 @@ from gymctl.config.instances import Instance, is_whole
 from gymctl.config.model import Dataset
 from gymctl.config.names import suggestion
 from gymctl.config.origins import Origins
+from gymctl.config.problems import Problems
 from gymctl.config.roots import SearchRoots
 from gymctl.errors import ConfigError
 
@@ -27,68 +28,79 @@ LICENSES = (
 )
 
 
-def find(instances: Iterable[Instance], roots: SearchRoots, origins: Origins) -> tuple[Dataset, ...]:
+def find(
+    instances: Iterable[Instance], roots: SearchRoots, origins: Origins, problems: Problems
+) -> tuple[Dataset, ...]:
+    """All datasets that are declared rightly; the others are reported."""
     return tuple(
         dataset
         for instance in instances
         if instance.settings.get("datasets") is not None
-        for dataset in _of(instance, roots, origins)
+        for dataset in _of(instance, roots, origins, problems)
     )
 
 
-def _of(instance: Instance, roots: SearchRoots, origins: Origins) -> Iterator[Dataset]:
+def _of(instance: Instance, roots: SearchRoots, origins: Origins, problems: Problems) -> Iterator[Dataset]:
     listed = instance.settings["datasets"]
     where = (*instance.path, "datasets")
     if not isinstance(listed, list):
-        raise ConfigError(f"`{instance.name}`: `datasets` must be a list", where=origins.where(*where))
+        error = ConfigError(f"`{instance.name}`: `datasets` must be a list", where=origins.where(*where))
+        problems.add(error, *where)
+        return
     for index, entry in enumerate(listed):
-        problem = next(_problems(entry), None)
-        if problem is not None:
-            raise ConfigError(
-                f"`{instance.name}`: dataset {index} {problem}", where=origins.where(*where, index)
-            )
-        path = roots.find(entry["jsonl_fpath"])
-        yield Dataset(
-            declared_by=instance.name,
-            name=entry["name"],
-            type=entry["type"],
-            jsonl_fpath=entry["jsonl_fpath"],
-            path=path if path is not None and path.is_file() else None,
-            num_repeats=entry.get("num_repeats", 1) or 1,
-            prepare_script=entry.get("prepare_script"),
-            settings=entry,
-        )
+        mistakes = list(_problems(entry))
+        for field, mistake in mistakes:
+            place = origins.where(*where, index, field) or origins.where(*where, index)
+            error = ConfigError(f"`{instance.name}`: dataset {index} {mistake}", where=place)
+            problems.add(error, *where, index, field)
+        if not mistakes:
+            yield _dataset(instance, entry, roots)
 
 
-def _problems(entry: Any) -> Iterator[str]:
+def _dataset(instance: Instance, entry: dict[str, Any], roots: SearchRoots) -> Dataset:
+    path = roots.find(entry["jsonl_fpath"])
+    return Dataset(
+        declared_by=instance.name,
+        name=entry["name"],
+        type=entry["type"],
+        jsonl_fpath=entry["jsonl_fpath"],
+        path=path if path is not None and path.is_file() else None,
+        num_repeats=entry.get("num_repeats", 1) or 1,
+        prepare_script=entry.get("prepare_script"),
+        settings=entry,
+    )
+
+
+def _problems(entry: Any) -> Iterator[tuple[str, str]]:
+    """Which field is wrong, and why."""
     if not isinstance(entry, dict):
-        yield f"must be a mapping, got `{entry}`"
+        yield "", f"must be a mapping, got `{entry}`"
         return
     for key in ("name", "type", "jsonl_fpath"):
         if not isinstance(entry.get(key), str) or not entry[key]:
-            yield f"needs `{key}`"
+            yield key, f"needs `{key}`"
             return
     kind = entry["type"]
     if kind not in TYPES:
-        yield f"has an unknown type: `{kind}` ({suggestion(kind, TYPES, noun='allowed')})"
+        yield "type", f"has an unknown type: `{kind}` ({suggestion(kind, TYPES, noun='allowed')})"
     repeats = entry.get("num_repeats")
     if repeats is not None and (not is_whole(repeats) or repeats < 1):
-        yield f"`num_repeats` must be at least 1, got `{repeats}`"
+        yield "num_repeats", f"`num_repeats` must be at least 1, got `{repeats}`"
     if kind == "benchmark":
         if not isinstance(entry.get("prepare_script"), str):
-            yield "of type benchmark needs `prepare_script`"
+            yield "prepare_script", "of type benchmark needs `prepare_script`"
         if entry.get("agent") is not None and entry.get("taskset") is not None:
-            yield "has both `agent` and `taskset`; use one"
+            yield "taskset", "has both `agent` and `taskset`; use one"
     license_name = entry.get("license")
     if license_name is None and kind in ("train", "validation"):
-        yield f"of type {kind} needs `license`"
+        yield "license", f"of type {kind} needs `license`"
     # A benchmark has no such field (CONTRACT 1.3): shipped ones name licenses outside of the list.
     if license_name is not None and kind != "benchmark" and license_name not in LICENSES:
         hint = suggestion(str(license_name), LICENSES, noun="allowed")
-        yield f"has an unknown license: `{license_name}` ({hint})"
+        yield "license", f"has an unknown license: `{license_name}` ({hint})"
     taskset = entry.get("taskset")
     if taskset is not None and (not isinstance(taskset, str) or not taskset):
-        yield "`taskset` must be text"
+        yield "taskset", "`taskset` must be text"
     old = [key for key in ("gitlab_identifier", "huggingface_identifier") if entry.get(key) is not None]
     if entry.get("source") is not None and old:
-        yield f"has both `source` and `{old[0]}`; use `source`"
+        yield "source", f"has both `source` and `{old[0]}`; use `source`"

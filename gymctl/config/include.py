@@ -6,13 +6,14 @@ A file beats everything it includes; a later sibling beats an earlier one and al
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from gymctl.config.files import Layer, display, read
 from gymctl.config.names import suggestion
 from gymctl.config.origins import Origins
+from gymctl.config.problems import Problems
 from gymctl.config.roots import SearchRoots
 from gymctl.errors import ConfigPathNotFoundError, MalformedConfigPathsError
 
@@ -42,6 +43,8 @@ class _File:
     path: Path
     layer: Layer
     children: list[_File] = field(default_factory=list)
+    named: list[_File] = field(default_factory=list)
+    """All that it includes; those that stood in the list already are children of another file."""
 
 
 @dataclass(frozen=True)
@@ -53,28 +56,36 @@ class Included:
     entries: tuple[str, ...]
     selected: tuple[Path, ...]
     """The roots alone: what the user named."""
+    below: Mapping[str, frozenset[str]]
+    """By the name of a layer: those that it includes, at any depth."""
 
 
-def walk(
-    entries: list[str], roots: SearchRoots, cwd: Path, warn: Callable[[str], None], where: str
-) -> Included:
-    """Read `entries` and everything they include. `where` says who listed the entries, for errors."""
-    listed: dict[str, _File] = {}
-    top: list[_File] = []
-    for entry in entries:
-        _add(entry, top, listed, roots, cwd, warn, where)
+def walk(entries: list[str], roots: SearchRoots, cwd: Path, problems: Problems, where: str) -> Included:
+    """Read `entries` and everything they include. `where` says who listed the entries, for errors.
+
+    A file that is not there or cannot be read is reported and left out.
+    """
+    listed: dict[str, _File | None] = {}
+    top = [file for entry in entries if (file := _opened(entry, listed, roots, cwd, problems, where))]
     queue = list(top)
     for file in queue:  # grows while it is walked
-        before = len(file.children)
-        for entry in entries_of(file.layer):
-            _add(entry, file.children, listed, roots, cwd, warn, file.layer.name)
-        queue += file.children[before:]
+        own: list[str] = []
+        with problems.collected():
+            own = entries_of(file.layer)
+        for entry in own:
+            child = _opened(entry, listed, roots, cwd, problems, file.layer.name)
+            if child is not None:
+                file.children.append(child)
+                queue.append(child)
+            if (known := listed.get(entry)) is not None:
+                file.named.append(known)
     ordered = [file for root in top for file in _post_order(root)]
     return Included(
         layers=tuple(file.layer for file in ordered),
         files=tuple(file.path for file in ordered),
         entries=tuple(file.entry for file in queue),
         selected=tuple(file.path for file in top),
+        below={file.layer.name: frozenset(_below(file)) for file in ordered},
     )
 
 
@@ -107,22 +118,23 @@ def _line(layer: Layer) -> str:
     return Origins(layer.origins).where("config_paths") or layer.name
 
 
-def _add(
+def _opened(
     entry: str,
-    siblings: list[_File],
-    listed: dict[str, _File],
+    listed: dict[str, _File | None],
     roots: SearchRoots,
     cwd: Path,
-    warn: Callable[[str], None],
+    problems: Problems,
     where: str,
-) -> None:
+) -> _File | None:
+    """The file of an entry that is new; None for one that is listed already or cannot be read."""
     if entry in listed:
-        warn(f"`{entry}` is included more than once; it keeps its first place ({where})")
-        return
-    path = _locate(entry, roots, warn, where)
-    file = _File(entry, path, read(path, display(path, cwd)))
-    listed[entry] = file
-    siblings.append(file)
+        problems.warn(f"`{entry}` is included more than once; it keeps its first place ({where})")
+        return None
+    listed[entry] = None
+    with problems.collected():
+        path = _locate(entry, roots, problems.warn, where)
+        listed[entry] = _File(entry, path, read(path, display(path, cwd)))
+    return listed[entry]
 
 
 def _locate(entry: str, roots: SearchRoots, warn: Callable[[str], None], where: str) -> Path:
@@ -149,3 +161,14 @@ def _locate(entry: str, roots: SearchRoots, warn: Callable[[str], None], where: 
 
 def _post_order(file: _File) -> list[_File]:
     return [*(below for child in file.children for below in _post_order(child)), file]
+
+
+def _below(file: _File) -> set[str]:
+    """Names of the layers that `file` includes; circles end where they began."""
+    seen: dict[str, _File] = {}
+    queue = list(file.named)
+    for other in queue:  # grows while it is walked
+        if other.layer.name not in seen and other is not file:
+            seen[other.layer.name] = other
+            queue += other.named
+    return set(seen)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, cast
 
 from gymctl.config.masking import mask
 from gymctl.config.names import suggestion
-from gymctl.config.origins import Origins
+from gymctl.config.origins import Origins, Path
+from gymctl.config.problems import Problems
 from gymctl.contract.servers import KINDS, ServerKind
 from gymctl.errors import AlmostServerError, NoServerInstancesError
 
@@ -32,6 +33,10 @@ UNKNOWN_PORT = -1
 """What a configuration holds before ports are allocated (CONTRACT 1.13); a printed one may be read again."""
 
 
+Mistake = tuple[str, Path]
+"""What is wrong with a block, and where in it."""
+
+
 @dataclass(frozen=True)
 class Instance:
     """One server block. `settings` is the level-3 block itself, not a copy."""
@@ -48,11 +53,11 @@ class Instance:
 
 
 def find(
-    document: dict[str, Any], reserved: frozenset[str], origins: Origins, warn: Callable[[str], None]
+    document: dict[str, Any], reserved: frozenset[str], origins: Origins, problems: Problems
 ) -> list[Instance]:
-    """Every valid server block in document order. Raises for blocks that are servers but for a mistake."""
+    """Every valid server block in document order. Blocks that are servers but for a mistake are reported."""
     found: list[Instance] = []
-    almost: dict[str, str] = {}
+    almost: dict[str, Mistake] = {}
     for name, block in document.items():
         if name in reserved or not isinstance(block, dict) or not any(kind in block for kind in KINDS):
             continue
@@ -65,40 +70,51 @@ def find(
         elif _has_entrypoint(block):
             almost[name] = problem
         else:
-            warn(
+            problems.warn(
                 f"`{name}` is ignored: it names a server type but has no `entrypoint` ({origins.where(name)})"
             )
-    _report(almost, document, origins, warn)
+    _report(almost, document, origins, problems)
     return found
 
 
-def refuse_empty(found: list[Instance], files: int) -> None:
-    if not found:
+def refuse_empty(found: list[Instance], files: int, problems: Problems) -> None:
+    """A configuration without servers, unless that follows from a mistake in one."""
+    if not found and not problems.errors:
         what = "no configuration was named" if files == 0 else "the configuration starts no server"
-        raise NoServerInstancesError(
+        error = NoServerInstancesError(
             what,
             hint="name a benchmark (`gymctl eval arithmetic`), or give --config FILE, --environment NAME",
         )
+        problems.add(error)
+
+
+def names(document: Mapping[str, Any]) -> dict[str, ServerKind]:
+    """Every block that means to be a server, also those with a mistake in them."""
+    return {
+        name: kind
+        for name, block in document.items()
+        if isinstance(block, dict)
+        for kind in KINDS
+        if kind in block
+    }
 
 
 def _report(
-    almost: Mapping[str, str], document: Mapping[str, Any], origins: Origins, warn: Callable[[str], None]
+    almost: Mapping[str, Mistake], document: Mapping[str, Any], origins: Origins, problems: Problems
 ) -> None:
-    if not almost:
-        return
-    lines = [f"`{name}`: {problem} ({origins.where(name)})" for name, problem in almost.items()]
-    if document.get("error_on_almost_servers", True) is False:
-        for line in lines:
-            warn(f"not started, because it is no valid server: {line}")
-        return
-    names = list(almost)
-    noun = "block looks like a server and is" if len(names) == 1 else "blocks look like servers and are"
-    raise AlmostServerError(
-        f"{len(names)} {noun} not valid: {'; '.join(f'`{name}`: {almost[name]}' for name in names)}",
-        where=origins.where(names[0]),
-        details=[*(lines if len(lines) > 1 else ()), *_shown({name: document[name] for name in names})],
-        hint="correct it, or set error_on_almost_servers=false to leave it out",
-    )
+    is_error = document.get("error_on_almost_servers", True) is not False
+    for name, (text, path) in almost.items():
+        where = origins.where(name, *path) or origins.where(name)
+        if not is_error:
+            problems.warn(f"not started, because it is no valid server: `{name}`: {text} ({where})")
+            continue
+        error = AlmostServerError(
+            f"`{name}` looks like a server and is not valid: {text}",
+            where=where,
+            details=_shown({name: document[name]}),
+            hint="correct it, or set error_on_almost_servers=false to leave it out",
+        )
+        problems.add(error, name, *path)
 
 
 def _shown(blocks: Mapping[str, Any]) -> list[str]:
@@ -113,55 +129,54 @@ def _has_entrypoint(value: object) -> bool:
     return isinstance(value, list) and any(_has_entrypoint(child) for child in value)
 
 
-def _problem(name: str, block: dict[str, Any]) -> str | None:
+def _problem(name: str, block: dict[str, Any]) -> Mistake | None:
     """Why this block is no server; None when it is one."""
     if not name.strip() or not name.isprintable() or len(name) > _LONGEST_ID:
-        return f"a server id must be printable text of at most {_LONGEST_ID} characters"
+        return f"a server id must be printable text of at most {_LONGEST_ID} characters", ()
     kinds: list[ServerKind] = [kind for kind in KINDS if kind in block]
     if len(kinds) > 1:
-        return f"it has two server types, {' and '.join(kinds)}"
+        return f"it has two server types, {' and '.join(kinds)}", (kinds[1],)
     inner = block[kinds[0]]
     if not isinstance(inner, dict) or len(inner) != 1:
         count = len(inner) if isinstance(inner, dict) else "no"
-        return f"`{kinds[0]}` must hold exactly one implementation, got {count}"
+        return f"`{kinds[0]}` must hold exactly one implementation, got {count}", (kinds[0],)
     implementation, settings = next(iter(inner.items()))
+    path = (kinds[0], implementation)
     if not isinstance(implementation, str) or not _is_folder_name(implementation):
-        return f"the implementation `{implementation}` is no folder name"
+        return f"the implementation `{implementation}` is no folder name", path
     if not isinstance(settings, dict):
-        return f"`{implementation}` must be a mapping"
-    return next(_settings_problems(kinds[0], settings), None)
+        return f"`{implementation}` must be a mapping", path
+    found = next(_settings_problems(kinds[0], settings), None)
+    return None if found is None else (found[1], (*path, found[0]))
 
 
 def _is_folder_name(name: str) -> bool:
     return name not in ("", ".", "..") and "/" not in name and "\\" not in name and name.isprintable()
 
 
-def _settings_problems(kind: ServerKind, settings: dict[str, Any]) -> Iterator[str]:
+def _settings_problems(kind: ServerKind, settings: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Which field is wrong, and why."""
     entrypoint = settings.get("entrypoint")
     if not isinstance(entrypoint, str) or not entrypoint:
-        yield "`entrypoint` is required"
+        yield "entrypoint", "`entrypoint` is required"
     elif PurePosixPath(entrypoint).is_absolute() or ".." in PurePosixPath(entrypoint).parts:
-        yield f"`entrypoint` must lie in the server folder, got `{entrypoint}`"
+        yield "entrypoint", f"`entrypoint` must lie in the server folder, got `{entrypoint}`"
     if kind == "resources_servers":
         domain = settings.get("domain")
         if domain is None:
-            yield "`domain` is required for resources servers"
+            yield "domain", "`domain` is required for resources servers"
         elif domain not in DOMAINS:
             hint = suggestion(str(domain), DOMAINS, noun="allowed")
-            yield f"`domain` is unknown: `{domain}` ({hint})"
-    yield from _number_problems(settings)
-    host = settings.get("host")
-    if host is not None and (not isinstance(host, str) or not host):
-        yield f"`host` must be text, got `{host}`"
-
-
-def _number_problems(settings: dict[str, Any]) -> Iterator[str]:
+            yield "domain", f"`domain` is unknown: `{domain}` ({hint})"
     workers = settings.get("num_workers")
     if workers is not None and (not is_whole(workers) or workers < 1):
-        yield f"`num_workers` must be at least 1, got `{workers}`"
+        yield "num_workers", f"`num_workers` must be at least 1, got `{workers}`"
     port = settings.get("port")
     if port not in (None, UNKNOWN_PORT) and as_port(port) is None:
-        yield f"`port` must be a number from 1 to 65535, got `{port}`"
+        yield "port", f"`port` must be a number from 1 to 65535, got `{port}`"
+    host = settings.get("host")
+    if host is not None and (not isinstance(host, str) or not host):
+        yield "host", f"`host` must be text, got `{host}`"
 
 
 def is_whole(value: object) -> bool:

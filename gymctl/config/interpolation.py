@@ -12,6 +12,7 @@ from omegaconf.errors import InterpolationToMissingValueError, MissingMandatoryV
 
 from gymctl.config.names import close
 from gymctl.config.origins import MISSING, Origins, Path, dotted
+from gymctl.config.problems import Problems
 from gymctl.errors import ConfigError, ConfigInterpolationError, ConfigMissingValuesError
 
 _REFERENCE = re.compile(r"\$\{([^${}:]+)\}")
@@ -32,16 +33,22 @@ class Open:
     problem: str
     key: str | None
     is_missing: bool
+    is_consequence: bool = False
+    """It refers to a `???`, which is listed itself."""
 
 
-def resolve(merged: DictConfig, origins: Origins) -> dict[str, Any]:
-    """The document without `${…}`. Raises one error that lists every open value (CONTRACT 1.9)."""
+def resolve(merged: DictConfig, origins: Origins, problems: Problems) -> dict[str, Any]:
+    """The document without `${…}`. One error lists every open value (CONTRACT 1.9); each becomes null."""
     raw = OmegaConf.to_container(merged, resolve=False)
     assert isinstance(raw, dict)
     _refuse_cycles(raw, origins)
     found = list(_walk(merged, raw, (), [str(key) for key in raw]))
     if found:
-        raise _listed(found, origins)
+        problems.leave_open(item.path for item in found)
+        problems.add(_listed([item for item in found if not item.is_consequence], origins))
+        for item in found:
+            _set_null(raw, item.path)
+        merged = OmegaConf.create(raw)
     try:
         document = OmegaConf.to_container(merged, resolve=True)
     except (OmegaConfBaseException, RecursionError) as error:
@@ -70,7 +77,7 @@ def _unresolved(
     try:
         node[key]
     except (InterpolationToMissingValueError, MissingMandatoryValue):
-        return  # the `???` at its end is listed itself
+        yield Open(path, "refers to a value that is not set", None, is_missing=True, is_consequence=True)
     except (OmegaConfBaseException, RecursionError) as error:
         text = _first_line(error)
         if variable := _NO_VARIABLE.search(text):
@@ -88,6 +95,12 @@ def _unresolved(
             )
         else:
             yield Open(path, f"cannot be resolved: {text}", None, is_missing=False)
+
+
+def _set_null(raw: Any, path: Path) -> None:
+    for step in path[:-1]:
+        raw = raw[step]
+    raw[path[-1]] = None
 
 
 def _listed(found: list[Open], origins: Origins) -> ConfigError:

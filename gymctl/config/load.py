@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -30,6 +30,7 @@ from gymctl.config import (
 )
 from gymctl.config.directives import Directive
 from gymctl.config.files import Layer, display, read
+from gymctl.config.global_keys import RESERVED
 from gymctl.config.instances import UNKNOWN_PORT, Instance
 from gymctl.config.masking import secrets_of
 from gymctl.config.merge import merge
@@ -37,8 +38,10 @@ from gymctl.config.model import Config, ServerBlock
 from gymctl.config.origins import Origins
 from gymctl.config.origins import Path as KeyPath
 from gymctl.config.overrides import Override
+from gymctl.config.problems import Problems
 from gymctl.config.roots import SearchRoots
 from gymctl.config.writers import Writers
+from gymctl.contract.servers import HEAD_PORT
 from gymctl.errors import UsageError
 
 ENV_FILE = "env.yaml"
@@ -63,57 +66,100 @@ class Selection:
 
 
 def load(
-    selection: Selection, *, cwd: Path | None = None, environ: Mapping[str, str] | None = None
+    selection: Selection,
+    *,
+    cwd: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+    problems: Problems | None = None,
 ) -> Config:
     """Read, merge, resolve and check everything. Servers without an explicit port have port -1 (see `ports`).
 
     `environ` is asked for search roots; `${oc.env:X}` always means the environment of this process. Raises
-    ConfigError (or UsageError for the command line itself); nothing is started, written or bound.
+    ConfigError (ConfigErrors for several) or, for the command line itself, UsageError; nothing is started,
+    written or bound. Afterwards `problems`, when given, holds what was found, also after an error.
     """
     _refuse_unsupported(selection)
+    problems = problems or Problems()
     cwd = (cwd or Path.cwd()).resolve()
     roots = SearchRoots.of(cwd, os.environ if environ is None else environ, selection.search_dir)
-    warnings: list[str] = []
 
-    settings_given, raw_paths = _command_line(selection)
-    env_file = _env_file(roots, cwd)
-    entries, where = _entries(selection, raw_paths, env_file, roots, warnings.append)
-    included = include.walk(entries, roots, cwd, warnings.append, where)
-    layers = [*included.layers, *([env_file[0]] if env_file else [])]
-    ids = {str(key) for layer in layers for key in layer.values}
-    top = overrides.layer(overrides.with_dotted_ids(settings_given, ids))
-    merged, origins = merge([*layers, top])
-    merged["config_paths"] = list(included.entries)
-    moved, followed = (), {}
-    if any(directives.are_in(layer.values) for layer in (*layers, top)):
-        merged, origins, moved, followed = _directed(merged, origins)
-    document = interpolation.resolve(merged, origins)
+    sources = _read(selection, roots, cwd, problems)
+    problems.stop()
+    with problems.noted():
+        merged, origins, writers = _merged(sources)
+        document = interpolation.resolve(merged, origins, problems)
 
-    settings = globals.settings(document, origins)
-    found = instances.find(document, globals.RESERVED, origins, warnings.append)
-    instances.refuse_empty(found, len(included.files))
-    found = relays.add(document, found, warnings.append)
-    references.check(found, origins)
-    environments.check(found, origins, warnings.append)
-    head_host, head_port = _fill(document, found, cwd, origins)
-
+    settings = globals.settings(document, origins, problems)
+    found = instances.find(document, RESERVED, origins, problems)
+    instances.refuse_empty(found, len(sources.included.files), problems)
+    found = relays.add(document, found, problems)
+    references.check(found, instances.names(document), origins, problems)
+    environments.check(found, origins, problems)
+    head_host, head_port = _fill(document, found, cwd, origins, problems)
+    declared = datasets.find(found, roots, origins, problems)
+    servers = dict(_blocks(found, roots, origins, problems))
+    problems.stop()
     return Config(
         project=project.project_name(
-            project.display_name(included.selected), cwd, included.selected, selection.project
+            project.display_name(sources.included.selected), cwd, sources.included.selected, selection.project
         ),
-        servers={instance.name: _block(instance, roots, origins) for instance in found},
+        servers=servers,
         head_host=head_host,
         head_port=head_port,
         document=document,
         settings=settings,
-        datasets=datasets.find(found, roots, origins),
-        files=(*included.files, *([env_file[1]] if env_file else [])),
+        datasets=declared,
+        files=sources.files,
         search_roots=roots.folders,
         origins=origins.flat(document),
-        writers=Writers([*layers, top], document, moved, followed),
+        writers=writers(document),
         secrets=secrets_of(document),
-        warnings=tuple(warnings),
+        warnings=tuple(problems.warnings),
+        includes=sources.included.below,
     )
+
+
+@dataclass(frozen=True)
+class _Sources:
+    """All that was read, lowest rank first: included files, env.yaml, the command line."""
+
+    included: include.Included
+    layers: tuple[Layer, ...]
+    files: tuple[Path, ...]
+
+
+def _read(selection: Selection, roots: SearchRoots, cwd: Path, problems: Problems) -> _Sources:
+    settings_given: list[Override] = []
+    raw_paths: list[str] | None = None
+    env_file: tuple[Layer, Path] | None = None
+    with problems.collected():
+        settings_given, raw_paths = _command_line(selection, problems)
+    with problems.collected():
+        env_file = _env_file(roots, cwd)
+    entries: list[str] = []
+    where = "command line"
+    with problems.collected():
+        entries, where = _entries(selection, raw_paths, env_file, roots, problems.warn)
+    included = include.walk(entries, roots, cwd, problems, where)
+    layers = [*included.layers, *([env_file[0]] if env_file else [])]
+    ids = {str(key) for layer in layers for key in layer.values}
+    top = Layer("command line")
+    with problems.collected():
+        top = overrides.layer(overrides.with_dotted_ids(settings_given, ids))
+    files = (*included.files, *([env_file[1]] if env_file else []))
+    return _Sources(included, (*layers, top), files)
+
+
+def _merged(
+    sources: _Sources,
+) -> tuple[DictConfig, Origins, Callable[[Mapping[str, Any]], Writers]]:
+    """The merged tree with its origins, directives applied; `writers` waits for the final document."""
+    merged, origins = merge(sources.layers)
+    merged["config_paths"] = list(sources.included.entries)
+    moved, followed = (), {}
+    if any(directives.are_in(layer.values) for layer in sources.layers):
+        merged, origins, moved, followed = _directed(merged, origins)
+    return merged, origins, lambda document: Writers(sources.layers, document, moved, followed)
 
 
 def _refuse_unsupported(selection: Selection) -> None:
@@ -125,7 +171,7 @@ def _refuse_unsupported(selection: Selection) -> None:
         )
 
 
-def _command_line(selection: Selection) -> tuple[list[Override], list[str] | None]:
+def _command_line(selection: Selection, problems: Problems) -> tuple[list[Override], list[str] | None]:
     """What flags and tokens set, and the paths of all `+config_paths=[…]` tokens (none replaces another)."""
     flags = {
         "--model-url": ("policy_base_url", selection.model_url),
@@ -133,7 +179,7 @@ def _command_line(selection: Selection) -> tuple[list[Override], list[str] | Non
         "--model": ("policy_model_name", selection.model),
     }
     given = [Override.flag(flag, key, value) for flag, (key, value) in flags.items() if value is not None]
-    parsed = [*given, *overrides.parse(selection.overrides)]
+    parsed = [*given, *overrides.parse(selection.overrides, problems)]
     paths = [override for override in parsed if override.path == ("config_paths",)]
     others = [override for override in parsed if override.path != ("config_paths",)]
     if not paths:
@@ -185,11 +231,17 @@ def _directed(
     return OmegaConf.create(applied.document), Origins(applied.tree), applied.directives, followed
 
 
-def _fill(document: dict[str, Any], found: list[Instance], cwd: Path, origins: Origins) -> tuple[str, int]:
+def _fill(
+    document: dict[str, Any], found: list[Instance], cwd: Path, origins: Origins, problems: Problems
+) -> tuple[str, int]:
     """Hosts, ports, head address and defaults, written into the document (CONTRACT 1.13)."""
-    host = ports.default_host(document, origins)
-    head_host, head_port = ports.head_address(document, host, origins)
-    ports.refuse_clashes(found, head_port, origins)
+    host = ports.LOOPBACK
+    with problems.collected("default_host"):
+        host = ports.default_host(document, origins)
+    head_host, head_port = host, HEAD_PORT
+    with problems.collected("head_server"):
+        head_host, head_port = ports.head_address(document, host, origins)
+    ports.refuse_clashes(found, head_port, origins, problems)
     for instance in found:
         block = instance.settings
         block["host"] = block.get("host") or host
@@ -197,20 +249,32 @@ def _fill(document: dict[str, Any], found: list[Instance], cwd: Path, origins: O
     globals.fill_skip_verification(
         document, [instance.settings for instance in found if instance.kind == "responses_api_agents"]
     )
-    globals.fill_folders(document, cwd, origins)
-    head = document.get("head_server") or {}
-    document["head_server"] = {**head, "host": head_host, "port": head_port}
+    globals.fill_folders(document, cwd)
+    head = document.get("head_server")
+    document["head_server"] = {
+        **(head if isinstance(head, dict) else {}),
+        "host": head_host,
+        "port": head_port,
+    }
     return head_host, head_port
 
 
-def _block(instance: Instance, roots: SearchRoots, origins: Origins) -> ServerBlock:
+def _blocks(
+    found: list[Instance], roots: SearchRoots, origins: Origins, problems: Problems
+) -> Iterator[tuple[str, ServerBlock]]:
+    for instance in found:
+        with problems.collected(*instance.path):
+            yield instance.name, _block(instance, folders.find(instance, roots, origins))
+
+
+def _block(instance: Instance, folder: Path) -> ServerBlock:
     settings = instance.settings
     return ServerBlock(
         name=instance.name,
         kind=instance.kind,
         implementation=instance.implementation,
         entrypoint=settings["entrypoint"],
-        folder=folders.find(instance, roots, origins),
+        folder=folder,
         settings=settings,
         calls=references.of(instance),
         host=settings["host"],

@@ -122,3 +122,5 @@ class Config:
     secrets: frozenset[str] = frozenset()
     """Clear text of every value that masking hides; for redaction by value in logs and messages."""
     warnings: tuple[str, ...] = ()
+    includes: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """By the name of a config file: the files that it includes, at any depth."""

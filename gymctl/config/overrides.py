@@ -17,6 +17,7 @@ from gymctl.config.files import Layer
 from gymctl.config.masking import is_secret
 from gymctl.config.model import Origin
 from gymctl.config.origins import OriginTree, uniform
+from gymctl.config.problems import Problems
 from gymctl.errors import ConfigError
 
 _KEY = re.compile(r"[A-Za-z_$][\w$-]*(\.[\w$-]+)*", re.ASCII)
@@ -40,14 +41,18 @@ class Override:
         return cls(flag, (key,), value, must_be_new=True)
 
 
-def parse(tokens: Sequence[str]) -> list[Override]:
-    """Every token as an Override. Raises ConfigError for the first one that is not `+key=value`."""
+def parse(tokens: Sequence[str], problems: Problems) -> list[Override]:
+    """Every token as an Override; one that is not `+key=value` is reported."""
     if not tokens:
         return []
     from hydra.core.override_parser.overrides_parser import OverridesParser  # 0.1 s, only when needed
 
     parser = OverridesParser.create()
-    return [_parse_token(token, parser) for token in tokens]
+    parsed: list[Override] = []
+    for token in tokens:
+        with problems.collected():
+            parsed.append(_parse_token(token, parser))
+    return parsed
 
 
 def with_dotted_ids(overrides: Iterable[Override], ids: Collection[str]) -> list[Override]:

@@ -14,6 +14,7 @@ from gymctl.config.globals import port_range
 from gymctl.config.instances import UNKNOWN_PORT, Instance, as_port
 from gymctl.config.model import Config
 from gymctl.config.origins import Origins
+from gymctl.config.problems import Problems
 from gymctl.contract.servers import HEAD_PORT
 from gymctl.errors import ConfigError, PrerequisiteError
 
@@ -115,8 +116,10 @@ def head_address(document: Mapping[str, Any], host: str, origins: Origins) -> tu
     return str(block.get("host") or host), port
 
 
-def refuse_clashes(instances: Iterable[Instance], head_port: int, origins: Origins) -> None:
-    """Two servers that ask for one port, or one that asks for the head's: ConfigError with both places."""
+def refuse_clashes(
+    instances: Iterable[Instance], head_port: int, origins: Origins, problems: Problems
+) -> None:
+    """Report two servers that ask for one port, or one that asks for the head's, with both places."""
     takers: dict[int, tuple[str, str]] = {
         head_port: ("the head server", origins.where("head_server", "port") or "default")
     }
@@ -127,11 +130,12 @@ def refuse_clashes(instances: Iterable[Instance], head_port: int, origins: Origi
         where = origins.where(*instance.path, "port") or instance.name
         if port in takers:
             other, place = takers[port]
-            raise ConfigError(
+            error = ConfigError(
                 f"port {port} is asked for by {other} ({place}) and by `{instance.name}` ({where})",
                 where=where,
                 hint="change one of them, or leave `port` out to get a free one",
             )
+            problems.add(error, *instance.path, "port")
         takers[port] = (f"`{instance.name}`", where)
 
 

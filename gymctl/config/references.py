@@ -9,6 +9,7 @@ from gymctl.config.instances import Instance
 from gymctl.config.model import Reference
 from gymctl.config.names import close
 from gymctl.config.origins import Origins, Path, dotted
+from gymctl.config.problems import Problems
 from gymctl.contract.servers import KINDS, ServerKind
 from gymctl.errors import ServerRefNotFoundError
 
@@ -27,24 +28,20 @@ def agents_of(instance: Instance) -> set[str]:
     }
 
 
-def check(instances: Iterable[Instance], origins: Origins) -> None:
-    """Raise ServerRefNotFoundError that lists every reference to a server that is not there."""
-    known: dict[str, ServerKind] = {instance.name: instance.kind for instance in instances}
-    broken = [
-        (instance, reference, origins.where(*instance.path, *path, "name"))
-        for instance in instances
-        for path, reference in _walk(instance.settings, (), instance.kind)
-        if known.get(reference.name) != reference.kind
-    ]
-    if not broken:
-        return
-    instance, first, where = broken[0]
-    raise ServerRefNotFoundError(
-        f"`{instance.name}` refers to a server that does not exist: {_described(first, known)}",
-        where=where,
-        details=[f"`{other.name}`: {_described(bad, known)} ({place})" for other, bad, place in broken[1:]],
-        hint=_hint(first, known),
-    )
+def check(
+    instances: Iterable[Instance], known: Mapping[str, ServerKind], origins: Origins, problems: Problems
+) -> None:
+    """Report every reference to a server that is not among `known`."""
+    for instance in instances:
+        for path, reference in _walk(instance.settings, (), instance.kind):
+            if known.get(reference.name) == reference.kind:
+                continue
+            error = ServerRefNotFoundError(
+                f"`{instance.name}` refers to a server that does not exist: {_described(reference, known)}",
+                where=origins.where(*instance.path, *path, "name"),
+                hint=_hint(reference, known),
+            )
+            problems.add(error, *instance.path, *path, "name")
 
 
 def _described(ref: Reference, known: Mapping[str, ServerKind]) -> str:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from gymctl.config import references
 from gymctl.config.instances import Instance
+from gymctl.config.problems import Problems
 from gymctl.errors import AgentWithoutEnvironmentServerError
 
 SUFFIX = "_environment_server"
 
 
-def add(document: dict[str, Any], instances: list[Instance], warn: Callable[[str], None]) -> list[Instance]:
+def add(document: dict[str, Any], instances: list[Instance], problems: Problems) -> list[Instance]:
     """`instances` with a generated relay for every unfronted agent, also written into `document`."""
     fronted = {
         agent
@@ -32,12 +32,14 @@ def add(document: dict[str, Any], instances: list[Instance], warn: Callable[[str
         name = relay_id(agent.name, agent.implementation, {*document, *blocks})
         blocks[name] = _block(agent.name)
     if document.get("error_on_agent_without_environment_server", False) is True:
-        raise AgentWithoutEnvironmentServerError(
+        error = AgentWithoutEnvironmentServerError(
             f"no environment server fronts {', '.join(f'`{agent.name}`' for agent in alone)}",
             details=_yaml(blocks),
             hint="add these blocks to the configuration",
         )
-    warn(
+        problems.add(error)
+        return instances
+    problems.warn(
         "deprecated: agents without an environment server get a generated relay; add to the configuration:\n"
         + "\n".join(_yaml(blocks))
     )

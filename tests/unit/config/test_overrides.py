@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gymctl.config.overrides import layer, parse
+from gymctl.config import overrides
+from gymctl.config.overrides import Override, layer
+from gymctl.config.problems import Problems
 from gymctl.errors import ConfigError
 
 HARD = [
@@ -31,6 +34,13 @@ HARD = [
     "-1",
     "",
 ]
+
+
+def parse(tokens: Sequence[str]) -> list[Override]:
+    problems = Problems()
+    parsed = overrides.parse(tokens, problems)
+    problems.stop()
+    return parsed
 
 
 def values(*tokens: str) -> dict:
