@@ -43,7 +43,7 @@ def test_mistakes_of_different_kinds_are_told_together(stack) -> None:
     assert "`policy_model` looks like a server" in said[1][0]
     assert "`other` looks like a server and is not valid: `domain` is unknown: `mathh`" in said[2][0]
     assert isinstance(errors[3], ServerRefNotFoundError)
-    assert errors[3].hint == "did you mean `weather`?"
+    assert errors[3].hint == "did you mean `weather` or `other`?"
 
 
 def test_a_server_with_a_mistake_is_still_one_that_others_may_name(stack) -> None:
