@@ -31,6 +31,7 @@ class Explanation:
             {
                 "source": write.origin.source,
                 "line": write.origin.line,
+                "column": write.origin.column,
                 "kind": write.kind,
                 "key": write.key,
                 "said": write.said,

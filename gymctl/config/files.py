@@ -1,7 +1,7 @@
-"""One YAML file -> its values and the line of each, by OmegaConf's scalar rules; mistakes with their place.
+"""One YAML file -> its values and the place of each, by OmegaConf's scalar rules; mistakes with their place.
 
 OmegaConf's own loader decides what a scalar is (`1e5` is a number, a date is text), so a file means the same
-here and in the peer. The nodes are walked by hand because the line numbers live on them, and because a key
+here and in the peer. The nodes are walked by hand because the places live on them, and because a key
 that stands twice must be reported with both lines.
 """
 
@@ -68,7 +68,7 @@ def _parse(content: bytes, name: str, loader_class: Any) -> Layer:
             found = "a list" if isinstance(node, yaml.SequenceNode) else "a single value"
             raise ConfigError(
                 f"the top level of `{name}` must be a mapping, got {found}",
-                where=f"{name}:{node.start_mark.line + 1}",
+                where=_place(name, node),
             )
         values, origins = _Builder(loader, name).mapping(node)
     finally:
@@ -85,12 +85,12 @@ class _Builder:
         self._open: set[int] = set()
         self._count = 0
 
-    def build(self, node: yaml.Node, line: int) -> tuple[Any, OriginTree]:
+    def build(self, node: yaml.Node, mark: Any) -> tuple[Any, OriginTree]:
         self._count += 1
         if self._count > _MAX_NODES:
             raise ConfigError(f"`{self._name}` expands to more than {_MAX_NODES} values", where=self._name)
         if isinstance(node, yaml.ScalarNode):
-            return self._loader.construct_object(node), Origin(self._name, line)
+            return self._loader.construct_object(node), Origin(self._name, mark.line + 1, mark.column + 1)
         if id(node) in self._open:
             raise ConfigError("a YAML alias contains itself", where=self._place(node))
         self._open.add(id(node))
@@ -98,7 +98,7 @@ class _Builder:
             if isinstance(node, yaml.MappingNode) and node.tag == "tag:yaml.org,2002:map":
                 return self.mapping(node)
             if isinstance(node, yaml.SequenceNode) and node.tag == "tag:yaml.org,2002:seq":
-                built = [self.build(child, child.start_mark.line + 1) for child in node.value]
+                built = [self.build(child, child.start_mark) for child in node.value]
                 return [value for value, _ in built], [origin for _, origin in built]
         finally:
             self._open.discard(id(node))
@@ -115,7 +115,7 @@ class _Builder:
             key = self._loader.construct_object(key_node)
             if not isinstance(key, (str, int, float, bool)):
                 raise ConfigError(f"`{key}` cannot be a mapping key", where=self._place(key_node))
-            values[key], origins[key] = self.build(child, key_node.start_mark.line + 1)
+            values[key], origins[key] = self.build(child, key_node.start_mark)
         return values, origins
 
     def _refuse_duplicates(self, node: yaml.MappingNode) -> None:
@@ -133,7 +133,11 @@ class _Builder:
                 )
 
     def _place(self, node: yaml.Node) -> str:
-        return f"{self._name}:{node.start_mark.line + 1}"
+        return _place(self._name, node)
+
+
+def _place(name: str, node: yaml.Node) -> str:
+    return str(Origin(name, node.start_mark.line + 1, node.start_mark.column + 1))
 
 
 def _readable(error: yaml.YAMLError, name: str) -> ConfigError:

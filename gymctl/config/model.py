@@ -15,15 +15,17 @@ from gymctl.contract.servers import ServerKind
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Who wrote a value: a file with line, `env.yaml`, a flag, or a default."""
+    """Who wrote a value: a file with line and column (of its key), `env.yaml`, a flag, or a default."""
 
     source: str
     line: int | None = None
+    column: int | None = None
     via: Origin | None = None
     """The directive that brought the value from where it was written to where it is."""
 
     def __str__(self) -> str:
-        written = self.source if self.line is None else f"{self.source}:{self.line}"
+        place = (self.source, self.line, self.column)
+        written = ":".join(str(part) for part in place if part is not None)
         return written if self.via is None else f"{written} via {self.via}"
 
 

@@ -1,4 +1,4 @@
-"""Who wrote each value: a tree beside the config tree, merged by the same rules, asked for `file:line`.
+"""Who wrote each value: a tree beside the config tree, merged alike, asked for `file:line:column`.
 
 A node of the tree is a dict (a mapping), a list (a sequence) or an `Origin` (anything else). Empty containers
 keep no origin of their own; nobody needs to find them.
@@ -76,7 +76,7 @@ class Origins:
         return _first(node)
 
     def where(self, *path: object) -> str | None:
-        """`file:line` for an error, or None when only gymctl itself wrote the value."""
+        """`file:line:column` for an error, or None when only gymctl itself wrote the value."""
         origin = self.find(*path)
         return None if origin is None else str(origin)
 

@@ -151,11 +151,11 @@ def test_explain_prints_the_writers_with_the_winner_last(folder) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
         "used = two",
-        "> more.yaml:2  ${note}",
+        "> more.yaml:2:1  ${note}",
         "",
         "note = two",
-        "  more.yaml:1  one",
-        "> ++note       two",
+        "  more.yaml:1:1  one",
+        "> ++note         two",
     ]
 
 
@@ -165,7 +165,9 @@ def test_explain_as_json_holds_no_secret(folder) -> None:
     by_key = {item["key"]: item for item in json.loads(done.stdout)}
     command = by_key["judge.resources_servers.judge.command"]
     assert command["value"] == "serve --with ****"
-    assert [(write["source"], write["line"]) for write in command["writers"]] == [("judge.yaml", 7)]
+    assert [(write["source"], write["line"], write["column"]) for write in command["writers"]] == [
+        ("judge.yaml", 7, 7)
+    ]
     assert by_key["judge.resources_servers.judge.api_key"]["refers_to"] == ["policy_api_key"]
     assert by_key["policy_api_key"]["writers"][0]["source"] == "env.yaml"
     assert "sk-very-secret" not in done.stdout + done.stderr

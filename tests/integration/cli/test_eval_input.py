@@ -139,9 +139,9 @@ def test_settings_that_are_not_read_from_the_configuration_are_named(gymctl: Run
     (tmp_path / "rows.jsonl").write_text("no row\n")
     done = gymctl(*STACK, "a.yaml", "-i", "rows.jsonl", "++limit=7")
     assert (
-        "warning: `num_repeats` (a.yaml:1) is not read from the configuration yet; use --repeats"
+        "warning: `num_repeats` (a.yaml:1:1) is not read from the configuration yet; use --repeats"
         in done.stderr
     )
-    assert "warning: `fan_out` (a.yaml:2) is not read from the configuration yet" in done.stderr
+    assert "warning: `fan_out` (a.yaml:2:15) is not read from the configuration yet" in done.stderr
     assert "warning: `limit` (++limit) is not read from the configuration yet; use --limit" in done.stderr
     assert done.returncode == 1

@@ -50,7 +50,7 @@ def test_a_wrong_entry_is_told_with_its_line(bench, datasets, problem) -> None:
     with pytest.raises(ConfigError) as caught:
         bench.load("a.yaml")
     assert problem in caught.value.what
-    assert caught.value.where == "a.yaml:1"
+    assert (caught.value.where or "").startswith("a.yaml:1:")
 
 
 def test_a_benchmark_may_name_a_license_of_any_kind(bench) -> None:

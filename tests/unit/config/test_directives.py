@@ -148,7 +148,7 @@ def test_a_mandatory_source_is_reported_as_missing(bench) -> None:
     bench.write("a.yaml", "a: ???\nx: {_inherit_from: a.b}\n")
     with pytest.raises(ConfigMissingValuesError) as caught:
         bench.document("a.yaml")
-    assert "`x` is mandatory and not set (a.yaml:2)" in caught.value.details
+    assert "`x` is mandatory and not set (a.yaml:2:5)" in caught.value.details
 
 
 @settings(deadline=None)
@@ -198,9 +198,9 @@ def test_an_inherited_value_names_its_writer_and_the_directive(bench) -> None:
         "one_server.yaml", "s: {resources_servers: {weather_tool: {entrypoint: app.py, domain: agent}}}\n"
     )
     origins = bench.load("one_server.yaml", "a.yaml", "b.yaml").origins
-    assert str(origins["x.p"]) == "a.yaml:2 via b.yaml:2"
-    assert origins["x.p"] == Origin("a.yaml", 2, Origin("b.yaml", 2))
-    assert str(origins["x.q"]) == "b.yaml:3"
+    assert str(origins["x.p"]) == "a.yaml:2:3 via b.yaml:2:3"
+    assert origins["x.p"] == Origin("a.yaml", 2, 3, Origin("b.yaml", 2, 3))
+    assert str(origins["x.q"]) == "b.yaml:3:3"
     assert "a.p" not in origins
 
 
@@ -224,7 +224,7 @@ def test_a_source_that_is_not_there_is_named_with_its_place(bench, text, what, h
     with pytest.raises(InheritPathNotFoundError) as caught:
         bench.document("a.yaml")
     assert what in caught.value.what
-    assert caught.value.where == "a.yaml:2"
+    assert caught.value.where in ("a.yaml:2:1", "a.yaml:2:5")
     assert caught.value.exit_code == 1
     assert (hint is None) == (caught.value.hint is None)
     assert (hint or "") in (caught.value.hint or "")
@@ -251,14 +251,14 @@ def test_a_directive_that_cannot_be_followed_is_an_error_with_its_line(bench, te
     with pytest.raises(ConfigError) as caught:
         bench.document("a.yaml")
     assert what in caught.value.what
-    assert str(caught.value.where).endswith("a.yaml:2")
+    assert "a.yaml:2:" in str(caught.value.where)
 
 
 def test_brought_content_is_not_scanned_again_and_says_so(bench) -> None:
     bench.write("a.yaml", "a: {p: 1}\nb:\n  _inherit_from: a\nc:\n  _inherit_from: b\n")
     with pytest.raises(ConfigError, match="not followed") as caught:
         bench.document("a.yaml")
-    assert caught.value.where == "a.yaml:3 via a.yaml:5"
+    assert caught.value.where == "a.yaml:3:3 via a.yaml:5:3"
 
 
 def test_the_worked_example(stack) -> None:
@@ -286,7 +286,7 @@ def test_environment_servers_follow_an_agent_to_its_new_name(stack) -> None:
     relay = config.servers["quiz_environment_server"]
     assert relay.settings["agent_server"]["name"] == "trivia_simple_agent"
     key = "quiz_environment_server.environment_servers.legacy_agent.agent_server.name"
-    assert str(config.origins[key]) == "quiz.yaml:14 via trivia.yaml:4"
+    assert str(config.origins[key]) == "quiz.yaml:14:50 via trivia.yaml:4:3"
 
 
 def test_an_agent_that_was_copied_keeps_its_environment_server(stack) -> None:
@@ -305,8 +305,8 @@ def test_an_agent_with_several_new_names_is_ambiguous_while_it_is_referenced(sta
     with pytest.raises(AmbiguousAgentRenameError) as caught:
         stack.load("model.yaml", "quiz.yaml", "two.yaml")
     assert "`one` and `two`" in caught.value.what
-    assert caught.value.where == "quiz.yaml:14"
-    assert caught.value.details == ("`one` (two.yaml:1)", "`two` (two.yaml:2)")
+    assert caught.value.where == "quiz.yaml:14:50"
+    assert caught.value.details == ("`one` (two.yaml:1:7)", "`two` (two.yaml:2:7)")
     stack.write("gone.yaml", "_delete_key: quiz_environment_server\n")
     assert {"one", "two"} <= set(stack.load("model.yaml", "quiz.yaml", "two.yaml", "gone.yaml").servers)
 

@@ -28,8 +28,12 @@ SERVER = "s: {resources_servers: {weather_tool: {entrypoint: app.py, domain: age
 
 
 def told(config: Config, key: str) -> list[tuple[str, Any]]:
-    """(place, what it said) of one leaf's writers."""
-    return [(str(write.origin), write.said) for write in explain(config, key)[0].writers]
+    """(file:line, what it said) of one leaf's writers."""
+    return [(line_of(write.origin), write.said) for write in explain(config, key)[0].writers]
+
+
+def line_of(origin: Origin) -> str:
+    return origin.source if origin.line is None else f"{origin.source}:{origin.line}"
 
 
 @pytest.fixture
@@ -145,7 +149,7 @@ def test_a_reference_that_followed_an_agent_says_so(load) -> None:
     )
     [found] = explain(config, "env.environment_servers.legacy_agent.agent_server")
     assert found.value == "new"
-    assert [(str(write.origin), write.said, write.kind) for write in found.writers] == [
+    assert [(line_of(write.origin), write.said, write.kind) for write in found.writers] == [
         ("a.yaml:3", "old", "value"),
         ("b.yaml:1", "_inherit_from: old", "rename"),
     ]
@@ -185,5 +189,5 @@ def test_an_unknown_key_is_a_usage_error_with_near_names(load, key, near) -> Non
 def test_included_paths_are_told_by_who_listed_them(bench, load) -> None:
     bench.write("inner.yaml", "k: 1\n")
     config = load("config_paths: [inner.yaml]\n")
-    places = {item.value: str(item.writers[-1].origin) for item in explain(config, "config_paths")}
+    places = {item.value: line_of(item.writers[-1].origin) for item in explain(config, "config_paths")}
     assert places == {"server.yaml": "command line", "a.yaml": "command line", "inner.yaml": "a.yaml:1"}

@@ -52,14 +52,14 @@ def test_scalars_follow_the_rules_of_the_peer(text: str, value: object) -> None:
     assert parse(f"a: {text}".encode(), "x.yaml").values == {"a": value}
 
 
-def test_every_value_knows_its_line() -> None:
+def test_every_value_knows_the_line_and_column_of_its_key() -> None:
     layer = parse(b"a: 1\nb:\n  c: 2\n  d:\n  - x\n  - {e: 3}\n", "x.yaml")
     origins = Origins(layer.origins)
     assert [origins.where(*path) for path in [("a",), ("b", "c"), ("b", "d", 0), ("b", "d", 1, "e")]] == [
-        "x.yaml:1",
-        "x.yaml:3",
-        "x.yaml:5",
-        "x.yaml:6",
+        "x.yaml:1:1",
+        "x.yaml:3:3",
+        "x.yaml:5:5",
+        "x.yaml:6:6",
     ]
 
 
@@ -75,18 +75,18 @@ def test_an_empty_file_is_an_empty_layer() -> None:
 @pytest.mark.parametrize(
     ("text", "what", "where"),
     [
-        (b"a: 1\nb: 2\na: 3\n", "`a` stands twice, in lines 1 and 3", "x.yaml:3"),
-        (b"a:\n  b: 1\n  b: 2\n", "`b` stands twice, in lines 2 and 3", "x.yaml:3"),
+        (b"a: 1\nb: 2\na: 3\n", "`a` stands twice, in lines 1 and 3", "x.yaml:3:1"),
+        (b"a:\n  b: 1\n  b: 2\n", "`b` stands twice, in lines 2 and 3", "x.yaml:3:3"),
         (b"a:\n\tb: 1\n", "not valid YAML", "x.yaml:2:1"),
         (b"a: [1, 2\nb: 3\n", "not valid YAML", "x.yaml:2:2"),
-        (b"- 1\n- 2\n", "must be a mapping, got a list", "x.yaml:1"),
-        (b"\n\njust text\n", "must be a mapping, got a single value", "x.yaml:3"),
+        (b"- 1\n- 2\n", "must be a mapping, got a list", "x.yaml:1:1"),
+        (b"\n\njust text\n", "must be a mapping, got a single value", "x.yaml:3:1"),
         (b"a: {b: ???}\n", "not valid YAML", "x.yaml:1:8"),
-        (b"a: !!python/object/apply:os.system [x]\n", "tag", "x.yaml:1"),
+        (b"a: !!python/object/apply:os.system [x]\n", "tag", "x.yaml:1:4"),
         (b"a: !!python/name:os.system x\n", "not valid YAML", "x.yaml:1:4"),
-        (b"a: &x [*x]\n", "contains itself", "x.yaml:1"),
+        (b"a: &x [*x]\n", "contains itself", "x.yaml:1:4"),
         (b"a: 1\n---\nb: 2\n", "not valid YAML", "x.yaml:2:1"),
-        (b"[1]: 2\n", "must be a plain value", "x.yaml:1"),
+        (b"[1]: 2\n", "must be a plain value", "x.yaml:1:1"),
         (b"a: \xff\xfe\n", "not valid YAML", "x.yaml"),
     ],
 )

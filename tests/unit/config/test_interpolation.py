@@ -36,12 +36,12 @@ def test_everything_open_is_listed_in_one_error(stack) -> None:
         stack.load("model.yaml", "weather.yaml", "more.yaml")
     text = str(caught.value)
     for path, place in {
-        "judge.prompt": "more.yaml:2",
-        "judge.steps[0]": "more.yaml:4",
-        "judge.steps[1]": "more.yaml:5",
-        "x": "more.yaml:6",
-        "policy_model.responses_api_models.vllm_model.base_url": "model.yaml:3",
-        "policy_model.responses_api_models.vllm_model.api_key": "model.yaml:3",
+        "judge.prompt": "more.yaml:2:3",
+        "judge.steps[0]": "more.yaml:4:5",
+        "judge.steps[1]": "more.yaml:5:5",
+        "x": "more.yaml:6:1",
+        "policy_model.responses_api_models.vllm_model.base_url": "model.yaml:3:38",
+        "policy_model.responses_api_models.vllm_model.api_key": "model.yaml:3:70",
     }.items():
         line = next(line for line in caught.value.details if line.startswith(f"`{path}` "))
         assert place in line
@@ -53,7 +53,7 @@ def test_only_interpolations_open_is_its_own_class(stack) -> None:
     with pytest.raises(ConfigInterpolationError) as caught:
         stack.load("model.yaml", "weather.yaml")
     assert "`policy_base_url`, which nothing defines" in caught.value.details[0]
-    assert caught.value.where == "model.yaml:3"
+    assert caught.value.where == "model.yaml:3:38"
     hint = caught.value.hint or ""
     assert "--model-url" in hint
     assert "++policy_base_url=<value>" in hint
@@ -84,7 +84,7 @@ def test_a_missing_environment_variable_is_named(bench, monkeypatch) -> None:
     bench.write("a.yaml", "a: '${oc.env:GYMCTL_NOT_SET}'\n")
     with pytest.raises(ConfigInterpolationError, match="is missing") as caught:
         bench.document("a.yaml")
-    assert "`GYMCTL_NOT_SET`, which is not set (a.yaml:1)" in caught.value.details[0]
+    assert "`GYMCTL_NOT_SET`, which is not set (a.yaml:1:1)" in caught.value.details[0]
 
 
 def test_values_in_a_circle_are_named_in_order(bench) -> None:
@@ -93,7 +93,7 @@ def test_values_in_a_circle_are_named_in_order(bench) -> None:
     with pytest.raises(ConfigInterpolationError) as caught:
         bench.document("a.yaml", "b.yaml")
     assert caught.value.what.endswith("a → b → a")
-    assert caught.value.where == "a.yaml:2, b.yaml:1"
+    assert caught.value.where == "a.yaml:2:1, b.yaml:1:1"
 
 
 @pytest.mark.parametrize("text", ["a: {x: '${a}'}\n", "a: '${foo:1}'\n", "a: 'p${b}'\nb: 'q${a}'\n"])

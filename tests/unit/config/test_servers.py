@@ -45,9 +45,10 @@ def test_origins_name_the_last_writer(stack) -> None:
     config = stack.load("model.yaml", "weather.yaml", overrides=("++policy_api_key=sk-from-flag",), model="m")
     origins = {key: str(origin) for key, origin in config.origins.items()}
     assert (
-        origins["weather_agent.responses_api_agents.simple_agent.resources_server.name"] == "weather.yaml:8"
+        origins["weather_agent.responses_api_agents.simple_agent.resources_server.name"]
+        == "weather.yaml:8:51"
     )
-    assert origins["policy_base_url"] == "env.yaml:1"
+    assert origins["policy_base_url"] == "env.yaml:1:1"
     assert origins["policy_api_key"] == "++policy_api_key"
     assert origins["policy_model_name"] == "--model"
     assert origins["head_server.port"] == "default"
@@ -100,7 +101,7 @@ def test_almost_servers_fail_with_the_reason_and_the_place(bench, text, problem)
     with pytest.raises(AlmostServerError) as caught:
         bench.document("almost.yaml")
     assert problem in str(caught.value)
-    assert caught.value.where == "almost.yaml:1"
+    assert (caught.value.where or "").startswith("almost.yaml:1:")
 
 
 def test_an_almost_server_is_shown_masked(bench) -> None:
@@ -162,7 +163,7 @@ def test_a_missing_model_points_at_the_flag(stack) -> None:
     with pytest.raises(ServerRefNotFoundError) as caught:
         stack.load("weather.yaml")
     assert "--model-type" in (caught.value.hint or "")
-    assert caught.value.where == "weather.yaml:9"
+    assert caught.value.where == "weather.yaml:9:50"
 
 
 AGENT = "{id}: {{responses_api_agents: {{{type}: {{entrypoint: app.py}}}}}}\n"
@@ -236,7 +237,7 @@ def test_a_missing_server_folder_lists_where_it_was_looked_for(bench) -> None:
     bench.write("a.yaml", "w: {resources_servers: {weather_tol: {entrypoint: app.py, domain: math}}}\n")
     with pytest.raises(ConfigError) as caught:
         bench.load("a.yaml")
-    assert caught.value.where == "a.yaml:1"
+    assert caught.value.where == "a.yaml:1:39"
     assert "`weather_tool`" in (caught.value.hint or "")
     assert f"  {bench.folder / 'resources_servers/weather_tol'}: no such folder" in caught.value.details
 
@@ -285,7 +286,7 @@ def test_built_in_environment_servers_reject_what_they_do_not_know(stack, kind, 
     with pytest.raises(ConfigError) as caught:
         stack.load("model.yaml", "weather.yaml", "env_server.yaml")
     assert problem in caught.value.what
-    assert (caught.value.where or "").startswith("env_server.yaml:3")
+    assert (caught.value.where or "").startswith("env_server.yaml:3:")
 
 
 def test_limits_of_a_relay_are_said_to_have_no_effect(stack) -> None:
