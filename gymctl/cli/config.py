@@ -1,4 +1,7 @@
-"""`gymctl config`: the configuration a command would use (`show`), and who wrote which value (`explain`)."""
+"""`gymctl config`: the configuration a command would use (`show`), and who wrote which value (`explain`).
+
+The other commands of the group have a module each.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gymctl.cli import config_check
 from gymctl.cli import selection as flags
 from gymctl.cli.output import Console
 from gymctl.errors import UsageError
@@ -17,6 +21,9 @@ if TYPE_CHECKING:
     from gymctl.config.model import Config
 
 app = typer.Typer(help="What a configuration resolves to.", no_args_is_help=True, rich_markup_mode=None)
+
+
+app.command("check")(config_check.command)
 
 
 @app.callback()
@@ -97,7 +104,7 @@ def _print(config: Config, console: Console, *, as_json: bool, show_secrets: boo
 
     for warning in config.warnings:
         console.insist(f"warning: {redact(warning, config.secrets)}")
-    console.say("files, the last wins: " + (", ".join(str(file) for file in config.files) or "none"))
+    console.say(config_check.files_in_order(config))
     document = config.document if show_secrets else mask(config.document, config.secrets)
     if as_json:
         console.json(document)

@@ -46,7 +46,7 @@ def explain(config: Config, key: str) -> list[Explanation]:
     wanted = [leaf for leaf in config.writers if _is_below(leaf, key)]
     if not wanted:
         raise _unknown(config, key)
-    secrets = _secrets(config)
+    secrets = secrets_said(config)
     values = {dotted(path): value for path, value in leaves(mask(config.document, secrets))}
     told: dict[str, Explanation] = {}
     for leaf in wanted:  # grows while it is walked
@@ -54,8 +54,8 @@ def explain(config: Config, key: str) -> list[Explanation]:
             continue
         writes = config.writers[leaf]
         refers_to = tuple(dict.fromkeys(_references(config, leaf, writes[-1])))
-        masked = tuple(_masked(write, secrets) for write in writes)
-        told[leaf] = Explanation(leaf, values.get(leaf), masked, refers_to)
+        shown = tuple(masked(write, secrets) for write in writes)
+        told[leaf] = Explanation(leaf, values.get(leaf), shown, refers_to)
         wanted.extend(refers_to)
     return list(told.values())
 
@@ -73,8 +73,8 @@ def _references(config: Config, leaf: str, winner: Write) -> Iterator[str]:
         yield from (other for other in config.writers if _is_below(other, target + rest))
 
 
-def _secrets(config: Config) -> frozenset[str]:
-    """Also those that a later writer replaced: they were secrets, too."""
+def secrets_said(config: Config) -> frozenset[str]:
+    """Clear text that may not be printed, also what a later writer replaced: it was a secret, too."""
     said = [
         secrets_of({write.key.rpartition(".")[2]: write.said})
         for leaf in config.writers
@@ -85,7 +85,8 @@ def _secrets(config: Config) -> frozenset[str]:
     return config.secrets.union(*said)
 
 
-def _masked(write: Write, secrets: frozenset[str]) -> Write:
+def masked(write: Write, secrets: frozenset[str]) -> Write:
+    """`write` as it may be printed."""
     if write.kind in ("directive", "rename"):
         return write
     if isinstance(write.said, str) and _BARE_REFERENCE.fullmatch(write.said):
