@@ -84,6 +84,36 @@ Texts = Annotated[list[str] | None, _rule("must be a list of texts", _is_texts)]
 Mapping = Annotated[dict[str, Any] | None, _rule("must be a mapping", lambda value: isinstance(value, dict))]
 
 
+class TokenIdCapture(BaseModel):
+    """The `token_id_capture` block (CONTRACT 15.3); a key that it does not know is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    enabled: Boolean = Field(False, description="Capture the token ids of model calls.")
+    all_agents: Boolean = Field(False, description="Also of agents that do not ask for it.")
+    dir: AbsoluteFolder = Field(None, description="Where; default `model_call_capture_dir`.")
+    sink: Text = Field(None, description="`module:Class` that takes the records.")
+    sink_kwargs: Mapping = Field(None, description="Its arguments.")
+    lineage_store: Text = Field(None, description="`module:Class` that resolves parents of calls.")
+    lineage_store_kwargs: Mapping = Field(None, description="Its arguments.")
+    rebuild_response: Boolean = Field(True, description="Put the token ids into the result's response.")
+    allow_unresolved_continuations: Boolean = Field(False, description="Keep calls whose parent is unknown.")
+    delta_records: Boolean = Field(False, description="Store what was added since the parent.")
+    max_mask_fraction: Number = Field(None, description="More masked rollouts than this end the run.")
+    mask_fraction_min_samples: Count = Field(50, description="Rollouts before that is asked.")
+    external_staging: Boolean = Field(False, description="The trainer's workers hold the records.")
+    external_staging_backend: Annotated[
+        Literal["vllm_worker", "megatron_worker"] | None,
+        _rule(
+            "must be vllm_worker or megatron_worker",
+            lambda value: value in ("vllm_worker", "megatron_worker"),
+        ),
+    ] = Field("vllm_worker", description="Whose workers.")
+    control_auth_token_env: Text = Field(
+        "NEMO_GYM_TOKEN_CAPTURE_CONTROL_TOKEN", description="Variable that holds the control token."
+    )
+
+
 class GlobalKeys(BaseModel):
     """What stands at the top level of a merged configuration beside the servers."""
 
@@ -124,7 +154,7 @@ class GlobalKeys(BaseModel):
     component_name: Any = Field(None, description="Of the command line.")
     observability_enabled: Boolean = Field(False, description="Capture model calls.")
     model_call_capture_dir: AbsoluteFolder = Field(None, description="Where captured calls are written.")
-    token_id_capture: Mapping = Field(None, description="Capture of token ids for training.")
+    token_id_capture: TokenIdCapture | None = Field(None, description="Capture of token ids for training.")
     telemetry: Mapping = Field(None, description="OpenTelemetry.")
     skip_verification: Boolean = Field(None, description="Agents skip the verifier.")
     skip_verification_reward: Number = Field(None, description="The reward of skipped verification.")

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from pathlib import Path as FilePath
+from typing import Any, cast
 
 from pydantic import ValidationError
 
-from gymctl.config.global_keys import GlobalKeys
+from gymctl.config.global_keys import GlobalKeys, TokenIdCapture
 from gymctl.config.model import GlobalSettings
-from gymctl.config.origins import Origins
+from gymctl.config.names import suggestion
+from gymctl.config.origins import Origins, Path, dotted
 from gymctl.config.problems import Problems
 from gymctl.contract.part import Pool
 from gymctl.errors import ConfigError
@@ -35,12 +36,13 @@ def settings(document: Mapping[str, Any], origins: Origins, problems: Problems) 
         keys = GlobalKeys.model_validate(given)
     except ValidationError as errors:
         for error in errors.errors(include_url=False):
-            key, rule = str(error["loc"][0]), error.get("ctx", {}).get("error", error["msg"])
-            problems.add(_wrong(key, str(rule), given.pop(key), origins), key)
+            path = cast(Path, error["loc"])
+            problems.add(_explained(path, error, origins), *path)
+            given.pop(str(path[0]), None)
         keys = GlobalKeys.model_validate(given)
     low, high = port_range(given)
     if low > high:
-        error = _wrong("port_range_low", f"must not be above port_range_high ({high})", low, origins)
+        error = _wrong(("port_range_low",), f"must not be above port_range_high ({high})", low, origins)
         problems.add(error, "port_range_low")
     limits = {field: value for key, field in _POOL.items() if (value := getattr(keys, key)) is not None}
     return GlobalSettings(
@@ -57,11 +59,13 @@ def port_range(document: Mapping[str, Any]) -> tuple[int, int]:
     return (PORT_RANGE[0] if low is None else low, PORT_RANGE[1] if high is None else high)
 
 
-def fill_folders(document: dict[str, Any], cwd: Path) -> None:
+def fill_folders(document: dict[str, Any], cwd: FilePath) -> None:
     """`results_dir` and `cache_dir`, absolute."""
     for key, default in (("results_dir", "results"), ("cache_dir", "cache")):
         value = document.get(key)
-        document[key] = str(cwd / Path(value if isinstance(value, str) and value else default).expanduser())
+        document[key] = str(
+            cwd / FilePath(value if isinstance(value, str) and value else default).expanduser()
+        )
 
 
 def fill_skip_verification(document: Mapping[str, Any], agents: list[dict[str, Any]]) -> None:
@@ -78,5 +82,16 @@ def _bound(seconds: float | str | None) -> float | None:
     return number if number > 0 else None
 
 
-def _wrong(key: str, rule: str, value: object, origins: Origins) -> ConfigError:
-    return ConfigError(f"`{key}` {rule}, got `{value}`", where=origins.where(key))
+def _explained(path: Path, error: Mapping[str, Any], origins: Origins) -> ConfigError:
+    if error["type"] == "extra_forbidden":
+        return ConfigError(
+            f"`{dotted(path[:-1])}` does not know `{path[-1]}`",
+            where=origins.where(*path),
+            hint=suggestion(str(path[-1]), TokenIdCapture.model_fields, noun="allowed"),
+        )
+    rule = "must be a mapping" if error["type"] == "model_type" else error["ctx"]["error"]
+    return _wrong(path, str(rule), error["input"], origins)
+
+
+def _wrong(path: Path, rule: str, value: object, origins: Origins) -> ConfigError:
+    return ConfigError(f"`{dotted(path)}` {rule}, got `{value}`", where=origins.where(*path))

@@ -52,6 +52,12 @@ def test_timeouts(bench, value, seconds) -> None:
         "port_range_low: 20001",
         "results_dir: ''",
         "cache_dir: 7",
+        "token_id_capture: true",
+        "token_id_capture: {enabled: 1}",
+        "token_id_capture: {dir: relative}",
+        "environment_routing_mode: agents",
+        "disallowed_ports: [0]",
+        "uvicorn_forwarded_allow_ips: 10.0.0.1",
         "head_server: 11000",
         "head_server: {port: http}",
         "default_host: ''",
@@ -63,6 +69,15 @@ def test_wrong_types_are_told_with_their_place(bench, text) -> None:
         bench.document("a.yaml")
     assert (caught.value.where or "").startswith("a.yaml:2:")
     assert "got `" in caught.value.what
+
+
+def test_a_misspelt_key_of_token_capture_is_told_with_a_suggestion(bench) -> None:
+    bench.write("a.yaml", "token_id_capture:\n  enabeld: true\n")
+    with pytest.raises(ConfigError) as caught:
+        bench.document("a.yaml")
+    assert caught.value.what == "`token_id_capture` does not know `enabeld`"
+    assert (caught.value.where or "").startswith("a.yaml:2")
+    assert caught.value.hint == "did you mean `enabled`?"
 
 
 def test_an_address_that_cannot_be_looked_up_is_no_bug(bench, monkeypatch) -> None:
