@@ -17,7 +17,9 @@
 Anything else is a bug: exit code 70, traceback in a file. Printed once, in `cli/main.py`:
 
     error: `num_repeats` must be at least 1, got 0
-      --> eval.yaml:7
+      --> eval.yaml:7:3
+       7 |   num_repeats: 0
+         |   ^
     hint: ...
 """
 
@@ -28,10 +30,25 @@ from collections.abc import Sequence
 EXIT_BUG = 70
 
 
+class Place(str):
+    """`file:line:column` as text that knows its parts; of an error whose `where` it is, the line is shown."""
+
+    source: str = ""
+    line: int | None = None
+    column: int | None = None
+
+    @classmethod
+    def at(cls, source: str, line: int, column: int, *, text: str | None = None) -> Place:
+        """`text`: how it is written, when it says more than the three."""
+        place = cls(f"{source}:{line}:{column}" if text is None else text)
+        place.source, place.line, place.column = source, line, column
+        return place
+
+
 class GymctlError(Exception):
     """Base of everything a user may see.
 
-    what: one line, no trailing full stop. where: `file:line`, a flag, a key or a server.
+    what: one line, no trailing full stop. where: `file:line:column` (a `Place`), a flag, a key or a server.
     hint: the next thing to do. details: further lines (log tails, lists), printed indented.
     """
 
@@ -52,9 +69,14 @@ class GymctlError(Exception):
         self.details = tuple(details)
 
     def __str__(self) -> str:
+        return self.text()
+
+    def text(self, excerpt: Sequence[str] = ()) -> str:
+        """All lines of the message; `excerpt` (the line of the file that `where` names) below the arrow."""
         lines = [self.what]
         if self.where:
             lines.append(f"  --> {self.where}")
+        lines += excerpt
         lines += [f"  {line}" for line in self.details]
         if self.hint:
             lines.append(f"hint: {self.hint}")

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TextIO
 
-from gymctl.errors import ConfigErrors, GymctlError
+from gymctl.errors import ConfigErrors, GymctlError, Place
 
 NAME_WIDTH = 14
 
@@ -96,8 +96,8 @@ class Console:
         """`error:` what, `-->` where, details, `hint:`; once, on stderr."""
         self.clear_line()
         for one in error.errors if isinstance(error, ConfigErrors) else ():
-            self.insist(f"error: {one}\n")
-        self.insist(f"error: {error.what if isinstance(error, ConfigErrors) else error}")
+            self.insist(f"error: {_with_line(one)}\n")
+        self.insist(f"error: {error.what if isinstance(error, ConfigErrors) else _with_line(error)}")
 
     def clear_line(self) -> None:
         """Wipe the current line, in which another console may have left transient text."""
@@ -110,6 +110,15 @@ class Console:
             with contextlib.suppress(BrokenPipeError):
                 print(f"\r{' ' * self._open_line}\r", end="", file=self._err, flush=True)
             self._open_line = 0
+
+
+def _with_line(error: GymctlError) -> str:
+    """The message, with the line of the YAML file that it is about."""
+    if not isinstance(error.where, Place):
+        return str(error)
+    from gymctl.config.excerpt import excerpt  # PyYAML, only for an error in a file
+
+    return error.text(excerpt(error.where))
 
 
 class ConsoleReporter:

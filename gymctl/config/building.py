@@ -39,7 +39,7 @@ def apply(frozen: dict[Any, Any], tree: dict[Any, OriginTree]) -> Applied:
     build = _Build(frozen, tree, found, origins)
     document, new_tree = build.mapping(frozen, tree, (), is_under=False)
     if not isinstance(document, dict):
-        raise ConfigError("a directive at the top level must name a mapping", where=str(found[()].origin))
+        raise ConfigError("a directive at the top level must name a mapping", where=found[()].origin.place)
     _refuse_leftovers(document, (), Origins(new_tree))
     return Applied(document, new_tree, tuple(found.values()))
 
@@ -122,7 +122,7 @@ class _Build:
             raise ConfigError(
                 f"`{dotted(directive.target)}` has keys of its own, and `{dotted(directive.source or ())}`"
                 " is no mapping that they could be merged with",
-                where=str(directive.origin),
+                where=directive.origin.place,
             )
         into = base_origins if isinstance(base_origins, dict) else {}
         self._overlay(base, into, values, origins, directive.target)

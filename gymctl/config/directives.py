@@ -66,7 +66,7 @@ def find(frozen: dict[Any, Any], node: Any, path: Path, origins: Origins) -> Ite
             if not isinstance(node[key], str) or not node[key].strip():
                 raise ConfigError(
                     f"`{dotted((*path, key))}` must be the path of a block, got `{node[key]}`",
-                    where=str(origin),
+                    where=origin.place,
                 )
             said = f"{key}: {node[key].strip()}"
             yield _directive(frozen, path, KEYS[key], node[key].strip(), said, origin, is_key=True)
@@ -85,7 +85,7 @@ def _directive(
     if source is not None and target[: len(source)] == source:
         raise ConfigError(
             f"`{dotted(target)}` takes its content from `{dotted(source)}`, of which it is a part",
-            where=str(origin),
+            where=origin.place,
         )
     return Directive(target, source, kind, said, origin, is_key)
 
@@ -115,7 +115,7 @@ def _locate(
         if reference is None or not (rest or follow):
             return path
         steps = [*_split(reference[1]), *rest]
-    raise ConfigError(f"`{wanted}` is a circle of references", where=str(origin))
+    raise ConfigError(f"`{wanted}` is a circle of references", where=origin.place)
 
 
 def _split(wanted: str) -> list[str]:
@@ -152,6 +152,6 @@ def _not_found(
     lacking = f" (`{dotted(path)}` has no such key)" if path else ""
     return InheritPathNotFoundError(
         f"`{dotted(target)}` {verb} `{wanted}`, which the configuration does not define{lacking}",
-        where=str(origin),
+        where=origin.place,
         hint=f"did you mean {' or '.join(f'`{name}`' for name in near)}?" if near else None,
     )

@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from gymctl.config.masking import is_secret, mask, secrets_of
+from gymctl.config.masking import is_reference, is_secret, mask, secrets_of
 from gymctl.config.model import Config, Write
 from gymctl.config.names import close
 from gymctl.config.origins import dotted, leaves
 from gymctl.errors import UsageError
 
 _REFERENCE = re.compile(r"\$\{([^${}:.][^${}:]*)\}")
-_BARE_REFERENCE = re.compile(r"\$\{[\w.\[\]-]+\}|\$\{oc\.env:\w+\}")
 
 
 @dataclass(frozen=True)
@@ -89,7 +88,7 @@ def masked(write: Write, secrets: frozenset[str]) -> Write:
     """`write` as it may be printed."""
     if write.kind in ("directive", "rename"):
         return write
-    if isinstance(write.said, str) and _BARE_REFERENCE.fullmatch(write.said):
+    if is_reference(write.said):
         return write  # a name, no secret, and what a reader is here for
     said: Any = write.said
     steps = write.key.split(".")

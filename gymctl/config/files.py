@@ -16,7 +16,7 @@ import yaml
 
 from gymctl.config.model import Origin
 from gymctl.config.origins import OriginTree
-from gymctl.errors import ConfigError
+from gymctl.errors import ConfigError, Place
 
 _MAX_NODES = 1_000_000
 """Aliases are expanded; a nest of them could otherwise fill the memory."""
@@ -137,13 +137,13 @@ class _Builder:
 
 
 def _place(name: str, node: yaml.Node) -> str:
-    return str(Origin(name, node.start_mark.line + 1, node.start_mark.column + 1))
+    return Place.at(name, node.start_mark.line + 1, node.start_mark.column + 1)
 
 
 def _readable(error: yaml.YAMLError, name: str) -> ConfigError:
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or str(error).splitlines()[0]
-    where = name if mark is None else f"{name}:{mark.line + 1}:{mark.column + 1}"
+    where = name if mark is None else Place.at(name, mark.line + 1, mark.column + 1)
     hint = None
     if "\\t" in problem or "\t" in problem:
         hint = "YAML is indented with spaces; replace the tab"

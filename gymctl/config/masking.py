@@ -18,6 +18,7 @@ _MORE = re.compile(r"passw|passphrase|secret|credential|authori[sz]ation|cookie|
 # Up to the last @ before the path: a password may hold one.
 _USER_INFO = re.compile(r"(?<=://)[^/?#\s]+(?=@)")
 _QUERY = re.compile(r"([?&](?:[\w.-]*(?:key|token|secret|passw\w*|signature)|sig)=)([^&#\s]+)", re.IGNORECASE)
+_REFERENCE = re.compile(r"\$\{[\w.\[\]-]+\}|\$\{oc\.env:\w+\}")
 _SHORTEST_SECRET = 6
 _NOT_SECRET = re.compile(r"tokenizer|answer_?key|keyword|max_.*tokens|tokens?_id|_key_?name", re.IGNORECASE)
 """Keys that rule 1.15 masks on the page but whose value is no secret: it may stand in a log."""
@@ -30,6 +31,16 @@ def is_secret(key: object) -> bool:
     """Does the last step of a dotted key name something to hide?"""
     name = str(key).rsplit(".", 1)[-1].lower()
     return any(word in name for word in _PEER) or _MORE.search(name) is not None
+
+
+def is_reference(value: object) -> bool:
+    """Nothing but `${a.b}`, `${oc.env:X}` or `???`: a name, no secret, also under a secret's key."""
+    return isinstance(value, str) and (value == "???" or _REFERENCE.fullmatch(value) is not None)
+
+
+def is_header(key: object) -> bool:
+    """Is everything below this key a secret?"""
+    return str(key).lower().endswith(("header", "headers"))
 
 
 def mask(document: Any, secrets: Collection[str] | None = None) -> Any:
@@ -48,20 +59,16 @@ def secrets_of(document: Any) -> frozenset[str]:
     return frozenset(_collect(document, "", False))
 
 
-def _mask(value: Any, key: object, is_header: bool, pattern: re.Pattern[str] | None) -> Any:
+def _mask(value: Any, key: object, in_headers: bool, pattern: re.Pattern[str] | None) -> Any:
     if isinstance(value, Mapping):
-        inside = is_header or _is_header(key)
+        inside = in_headers or is_header(key)
         return {name: _mask(child, name, inside, pattern) for name, child in value.items()}
-    hidden = is_header or is_secret(key)
+    hidden = in_headers or is_secret(key)
     if isinstance(value, (list, tuple)):
         return [MASK] * len(value) if hidden else [_mask(child, "", False, pattern) for child in value]
     if hidden:
         return MASK
     return _redact(value, pattern) if isinstance(value, str) else value
-
-
-def _is_header(key: object) -> bool:
-    return str(key).lower().endswith(("header", "headers"))
 
 
 def _redact(text: str, pattern: re.Pattern[str] | None) -> str:
@@ -76,16 +83,16 @@ def _pattern(secrets: Collection[str]) -> re.Pattern[str] | None:
     return re.compile("|".join(re.escape(secret) for secret in sorted(secrets, key=len, reverse=True)))
 
 
-def _collect(value: Any, key: object, is_header: bool) -> Iterator[str]:
+def _collect(value: Any, key: object, in_headers: bool) -> Iterator[str]:
     if isinstance(value, Mapping):
-        inside = is_header or _is_header(key)
+        inside = in_headers or is_header(key)
         for name, child in value.items():
             yield from _collect(child, name, inside)
     elif isinstance(value, (list, tuple)):
         for child in value:
-            yield from _collect(child, key, is_header)
+            yield from _collect(child, key, in_headers)
     elif isinstance(value, str):
-        if (is_header or is_secret(key)) and not _NOT_SECRET.search(str(key)) and _is_telling(value):
+        if (in_headers or is_secret(key)) and not _NOT_SECRET.search(str(key)) and _is_telling(value):
             yield value
         if "://" in value:
             yield from filter(_is_telling, _in_urls(value))

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict
 
 from gymctl.contract.part import Pool
 from gymctl.contract.servers import ServerKind
+from gymctl.errors import Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,13 @@ class Origin:
         place = (self.source, self.line, self.column)
         written = ":".join(str(part) for part in place if part is not None)
         return written if self.via is None else f"{written} via {self.via}"
+
+    @property
+    def place(self) -> str:
+        """For an error's `where`: a `Place` when it is one in a file."""
+        if self.line is None or self.column is None:
+            return str(self)
+        return Place.at(self.source, self.line, self.column, text=str(self))
 
 
 @dataclass(frozen=True, slots=True)

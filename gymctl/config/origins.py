@@ -78,7 +78,7 @@ class Origins:
     def where(self, *path: object) -> str | None:
         """`file:line:column` for an error, or None when only gymctl itself wrote the value."""
         origin = self.find(*path)
-        return None if origin is None else str(origin)
+        return None if origin is None else origin.place
 
     def flat(self, document: Mapping[str, Any]) -> dict[str, Origin]:
         """Last writer of each leaf, by dotted key. What no layer wrote is a default."""
