@@ -72,8 +72,8 @@ def walk(entries: list[str], roots: SearchRoots, cwd: Path, problems: Problems, 
         own: list[str] = []
         with problems.collected():
             own = entries_of(file.layer)
-        for entry in own:
-            child = _opened(entry, listed, roots, cwd, problems, file.layer.name)
+        for index, entry in enumerate(own):
+            child = _opened(entry, listed, roots, cwd, problems, _line(file.layer, index))
             if child is not None:
                 file.children.append(child)
                 queue.append(child)
@@ -114,8 +114,8 @@ def checked(value: object, where: str) -> list[str]:
     return list(value)
 
 
-def _line(layer: Layer) -> str:
-    return Origins(layer.origins).where("config_paths") or layer.name
+def _line(layer: Layer, *path: int) -> str:
+    return Origins(layer.origins).where("config_paths", *path) or layer.name
 
 
 def _opened(

@@ -111,7 +111,12 @@ def test_a_moved_path_is_rewritten_with_a_warning(bench) -> None:
             "`config_paths[0]` must be a path",
             "bad.yaml:2:16",
         ),
-        ("config_paths: [nowhere.yaml]\n", ConfigPathNotFoundError, "`nowhere.yaml` not found", "bad.yaml"),
+        (
+            "config_paths: [nowhere.yaml]\n",
+            ConfigPathNotFoundError,
+            "`nowhere.yaml` not found",
+            "bad.yaml:1:16",
+        ),
         ("a:\n\tb: 1\n", ConfigError, "not valid YAML", "bad.yaml:2:1"),
         ("", NoServerInstancesError, "starts no server", None),
         ("- a\n", ConfigError, "must be a mapping, got a list", "bad.yaml:1:1"),
