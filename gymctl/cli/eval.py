@@ -2,43 +2,85 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gymctl.cli import selection as flags
+from gymctl.cli.eval_flags import DEFAULT_CONCURRENCY, EvalFlags
 from gymctl.cli.output import Console
 from gymctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from gymctl.cli.eval_flags import EvalFlags
+    from gymctl.config.evaluation import Written
     from gymctl.config.model import Config
 
-DEFAULT_CONCURRENCY = 8
-"""Enough to keep a hosted model busy and few enough for a small one on this machine."""
 PER_CPU = 8
 """Rollouts at once per CPU beyond which a run measures this machine rather than the model."""
 
+SETTINGS = {
+    "output": ("output_jsonl_fpath", "--output"),
+    "input": ("input_jsonl_fpath", "--input"),
+    "split": ("split", "--split"),
+    "limit": ("limit", "--limit"),
+    "repeats": ("num_repeats", "--repeats"),
+    "interleave_repeats": ("interleave_repeats", "--interleave-repeats"),
+    "concurrency": ("num_samples_in_parallel", "--concurrency"),
+    "agent": ("agent_name", "--agent"),
+    "temperature": ("responses_create_params.temperature", "--temperature"),
+    "top_p": ("responses_create_params.top_p", "--top-p"),
+    "max_output_tokens": ("responses_create_params.max_output_tokens", "--max-output-tokens"),
+}
+"""Parameters below -> the key of the configuration that each stands for (CONTRACT 9.2), and its flag."""
+
+
+def _setting(*names: str, help: str, metavar: str | None = None) -> Any:
+    """A flag that stands for a key of the configuration, which its help names."""
+    key = next(key for key, flag in SETTINGS.values() if flag == names[0].partition("/")[0])
+    return typer.Option(*names, metavar=metavar, help=f"{help} [{key}]")
+
+
 Output = Annotated[
     Path | None,
-    typer.Option("--output", "-o", metavar="FILE.jsonl", help="Default: results/<benchmark>-<time>.jsonl"),
+    _setting("--output", "-o", metavar="FILE.jsonl", help="Default: results/<benchmark>-<time>.jsonl."),
 ]
 Input = Annotated[
     Path | None,
-    typer.Option("--input", "-i", metavar="FILE.jsonl", help="Rows to run instead of the benchmark's own."),
+    _setting("--input", "-i", metavar="FILE.jsonl", help="Rows to run instead of the benchmark's own."),
 ]
-Limit = Annotated[int | None, typer.Option(help="Run the first N rows. 0 is none; all by default.")]
+Split = Annotated[
+    str | None, _setting("--split", help="Datasets to run: benchmark (default), train or validation.")
+]
+Limit = Annotated[
+    int | None,
+    _setting("--limit", help="Run the first N rows; 0 is none, all by default. In a file 0 means all."),
+]
 Repeats = Annotated[
-    int, typer.Option("--repeats", "-k", "--num-repeats", help="Attempts at each task; also the k of pass@k.")
+    int | None,
+    _setting(
+        *("--repeats", "-k", "--num-repeats"),
+        help="Attempts at each task, 1 by default; also the k of pass@k.",
+    ),
+]
+Interleave = Annotated[
+    bool | None,
+    _setting(
+        "--interleave-repeats/--no-interleave-repeats", help="All first attempts, then all second ones."
+    ),
 ]
 Concurrency = Annotated[
-    int, typer.Option("--concurrency", help="Rollouts at once. Above 8 per CPU this machine is the limit.")
+    int | None,
+    _setting(
+        "--concurrency",
+        help=f"Rollouts at once, {DEFAULT_CONCURRENCY} by default. Above 8 per CPU the machine is the limit.",
+    ),
 ]
-Agent = Annotated[str | None, typer.Option("--agent", "-a", help="Send every row to this agent.")]
-Temperature = Annotated[float | None, typer.Option(help="Overrides the rows' own.")]
-TopP = Annotated[float | None, typer.Option("--top-p", help="Overrides the rows' own.")]
-MaxOutputTokens = Annotated[int | None, typer.Option(help="Overrides the rows' own.")]
+Agent = Annotated[str | None, _setting("--agent", "-a", help="Send every row to this agent.")]
+Temperature = Annotated[float | None, _setting("--temperature", help="Overrides the rows' own.")]
+TopP = Annotated[float | None, _setting("--top-p", help="Overrides the rows' own.")]
+MaxOutputTokens = Annotated[int | None, _setting("--max-output-tokens", help="Overrides the rows' own.")]
 TaskTimeout = Annotated[
     str | None, typer.Option(metavar="SECONDS", help="Limit for one rollout. Default: none.")
 ]
@@ -57,9 +99,11 @@ def command(
     chosen: flags.Chosen,
     output: Output = None,
     input: Input = None,
+    split: Split = None,
     limit: Limit = None,
-    repeats: Repeats = 1,
-    concurrency: Concurrency = DEFAULT_CONCURRENCY,
+    repeats: Repeats = None,
+    interleave_repeats: Interleave = None,
+    concurrency: Concurrency = None,
     agent: Agent = None,
     temperature: Temperature = None,
     top_p: TopP = None,
@@ -75,21 +119,18 @@ def command(
     """Run a benchmark: start its servers, make the rollouts, print the score with everything it lacks.
 
     Ctrl+C once: no new rollouts, the running ones are waited for. Twice: stop now. Both keep what is done.
+    A key in brackets sets the same in YAML or as ++key=value; a flag that is typed beats both.
     """
-    params = {"temperature": temperature, "top_p": top_p, "max_output_tokens": max_output_tokens}
-    _check(limit, repeats, concurrency, min_coverage, runtime)
-    from gymctl.cli.eval_flags import EvalFlags
-
+    typed = {
+        name: str(value) if isinstance(value, Path) else value
+        for name, value in locals().items()
+        if name in SETTINGS and value is not None
+    }
+    _check(typed, min_coverage, runtime)
     console = Console(is_quiet=quiet)
     asked = EvalFlags(
         selection=chosen.selection(),
-        output=output,
-        input=input,
-        limit=limit,
-        repeats=repeats,
-        concurrency=concurrency,
-        agent=agent,
-        params={key: value for key, value in params.items() if value is not None},
+        given={SETTINGS[name][0]: (SETTINGS[name][1], value) for name, value in typed.items()},
         task_timeout=seconds(task_timeout, "--task-timeout"),
         min_coverage=min_coverage,
         is_serving=not no_serve,
@@ -97,26 +138,30 @@ def command(
         runtime=runtime,
         is_json=json,
     )
-    _warn(asked, console)
-    config = _loaded(asked, console)
+    config, written = _loaded(asked, console)
     # Only now: HTTP client, runtimes and metrics are 0.2 CPU seconds that a wrong configuration does not pay.
     from gymctl.cli import interrupts
     from gymctl.cli.evaluation import Evaluation
 
-    interrupts.run(Evaluation(asked, config, console).run, console.insist)
+    interrupts.run(Evaluation(asked, written, config, console).run, console.insist)
 
 
-def _loaded(asked: EvalFlags, console: Console) -> Config | None:
-    if not asked.reads_a_config:
-        return None
-    from gymctl.config.load import load
+def _loaded(asked: EvalFlags, console: Console) -> tuple[Config | None, Written]:
+    """The configuration, None when only a running head is asked, and the settings of the evaluation."""
+    from gymctl.config import evaluation
+    from gymctl.config.load import bare, load
 
-    config = load(asked.selection)
-    from gymctl.cli.eval_input import unread_settings
-
-    for warning in (*config.warnings, *unread_settings(config)):
+    flags = [evaluation.Flag(flag, key, value) for key, (flag, value) in asked.given.items()]
+    config = load(asked.selection) if asked.reads_a_config else None
+    if config is None:
+        document, origins = bare(asked.selection)
+        written = evaluation.read(document, origins, flags)
+    else:
+        written = evaluation.read(config.document, config.origins, flags)
+    warnings = (*(config.warnings if config else ()), *written.warnings, *_too_many(written))
+    for warning in warnings:
         console.insist(f"warning: {warning}")
-    return config
+    return config, written
 
 
 def seconds(text: str | None, flag: str) -> float | None:
@@ -134,25 +179,26 @@ def seconds(text: str | None, flag: str) -> float | None:
     return None if value == float("inf") else value
 
 
-def _check(limit: int | None, repeats: int, concurrency: int, min_coverage: float, runtime: str) -> None:
-    if limit is not None and limit < 0:
-        raise UsageError(f"`--limit` must be 0 or more, got {limit}", hint="leave it out to run all rows")
-    if repeats < 1:
-        raise UsageError(f"`--repeats` must be at least 1, got {repeats}")
-    if concurrency < 1:
-        raise UsageError(f"`--concurrency` must be at least 1, got {concurrency}")
+def _check(typed: Mapping[str, Any], min_coverage: float, runtime: str) -> None:
+    """What flags may say is known before any file is read."""
+    if typed.get("limit", 0) < 0:
+        raise UsageError(
+            f"`--limit` must be 0 or more, got {typed['limit']}", hint="leave it out to run all rows"
+        )
+    for name in ("repeats", "concurrency"):
+        if typed.get(name, 1) < 1:
+            raise UsageError(f"`{SETTINGS[name][1]}` must be at least 1, got {typed[name]}")
     if not 0 <= min_coverage <= 1:
         raise UsageError(f"`--min-coverage` must be between 0 and 1, got {min_coverage}")
     if runtime not in ("auto", "compose", "process"):
         raise UsageError(f"`--runtime` must be auto, compose or process, got `{runtime}`")
 
 
-def _warn(asked: EvalFlags, console: Console) -> None:
+def _too_many(written: Written) -> Iterator[str]:
     import os
 
     cpus = os.cpu_count() or 1
     limit = PER_CPU * cpus
-    if asked.concurrency > limit:
-        console.insist(
-            f"warning: {cpus} CPUs: --concurrency above {limit} will measure this machine, not the model"
-        )
+    if (written.settings.concurrency or 0) > limit:
+        place = written.where("num_samples_in_parallel")
+        yield f"{cpus} CPUs: more than {limit} rollouts at once ({place}) measure this machine, not the model"

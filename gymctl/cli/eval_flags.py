@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gymctl.config.load import Selection
+
+
+DEFAULT_CONCURRENCY = 8
+"""Enough to keep a hosted model busy and few enough for a small one on this machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,13 +19,8 @@ class EvalFlags:
     """What the user asked for."""
 
     selection: Selection
-    output: Path | None
-    input: Path | None
-    limit: int | None
-    repeats: int
-    concurrency: int
-    agent: str | None
-    params: Mapping[str, Any]
+    given: Mapping[str, tuple[str, Any]]
+    """The settings whose flags were typed, by key: the flag and its value."""
     task_timeout: float | None
     min_coverage: float
     is_serving: bool

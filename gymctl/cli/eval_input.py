@@ -4,56 +4,34 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from gymctl.config.evaluation import EvaluationSettings, Written
 from gymctl.config.model import Config, Dataset
 from gymctl.contract.servers import ServerTable
 from gymctl.errors import ConfigError, UsageError
 from gymctl.rollouts.dataset import Source
+from gymctl.rollouts.route import Routing
+from gymctl.rollouts.run import RunRequest
 
+SPLIT = "benchmark"
+"""Which datasets are run when nobody says."""
 _LONGEST_NAME = 80
-FLAGS: Mapping[str, str | None] = {
-    "agent_name": "--agent",
-    "agent_map": None,
-    "fan_out": None,
-    "input_jsonl_fpath": "--input",
-    "interleave_repeats": None,
-    "limit": "--limit",
-    "num_repeats": "--repeats",
-    "num_repeats_add_seed": None,
-    "num_samples_in_parallel": "--concurrency",
-    "output_jsonl_fpath": "--output",
-    "prompt_config": None,
-    "responses_create_params": "--temperature, --top-p, --max-output-tokens",
-    "resume_from_cache": None,
-    "skills": None,
-}
-"""Settings of an evaluation (CONTRACT 9.2) that are not read from the configuration yet, with their flags."""
 
 
-def unread_settings(config: Config) -> list[str]:
-    """One line for each setting of an evaluation that the configuration holds and nobody reads."""
-    lines: list[str] = []
-    for key, flag in FLAGS.items():
-        if config.document.get(key) is None:
-            continue
-        place = next((f" ({origin})" for name, origin in config.origins.items() if name.startswith(key)), "")
-        instead = f"; use {flag}" if flag else ""
-        lines.append(f"`{key}`{place} is not read from the configuration yet{instead}")
-    return lines
-
-
-def sources(config: Config | None, table: ServerTable, given: Path | None) -> list[Source]:
-    """The file given on the command line, else the datasets of type benchmark that the config declares."""
-    if given is not None:
+def sources(config: Config | None, table: ServerTable, settings: EvaluationSettings) -> list[Source]:
+    """The file that is named as input, else the datasets of the split that the config declares."""
+    if settings.input_jsonl_fpath is not None:
+        given = Path(settings.input_jsonl_fpath)
         return [Source(_found(given, config), fallback=_fallback(config, table))]
     if config is None:
         raise UsageError("there are no rows to run", hint="name a benchmark, or a file: --input rows.jsonl")
-    chosen = [dataset for dataset in config.datasets if dataset.type == "benchmark"]
+    split = settings.split or SPLIT
+    chosen = [dataset for dataset in config.datasets if dataset.type == split]
     if not chosen:
         raise UsageError(
-            "this configuration declares no dataset of type benchmark", hint=_hint(config.datasets)
+            f"this configuration declares no dataset of type {split}", hint=_hint(config.datasets)
         )
     return [
         Source(_path(dataset), repeats=dataset.num_repeats, declared_by=dataset.declared_by)
@@ -61,14 +39,38 @@ def sources(config: Config | None, table: ServerTable, given: Path | None) -> li
     ]
 
 
-def title(config: Config | None, names: Sequence[str], given: Path | None) -> str:
+def request(written: Written, rows: Sequence[Source], output: Path) -> RunRequest:
+    """What is to be run, in the words of `rollouts`."""
+    settings = written.settings
+    routing = Routing(
+        agent_map=settings.routes,
+        fan_out=settings.fan_out,
+        mode=settings.environment_routing_mode,
+        server=settings.environment_server_name,
+        taskset_servers=settings.environment_server_routes,
+    )
+    return RunRequest(
+        rows,
+        output,
+        limit=settings.limit,
+        repeats=settings.num_repeats,
+        routing=routing,
+        params=settings.responses_create_params,
+        is_seeded=settings.num_repeats_add_seed,
+        is_interleaved=settings.interleave_repeats,
+        where=written.where,
+    )
+
+
+def title(config: Config | None, names: Sequence[str], settings: EvaluationSettings) -> str:
     """What the run is called in its table and file name: what was selected, else the file of rows."""
     if names:
         return ", ".join(dict.fromkeys(names))
-    if given is not None:
-        return given.stem
+    if settings.input_jsonl_fpath is not None:
+        return Path(settings.input_jsonl_fpath).stem
     datasets = config.datasets if config is not None else ()
-    return ", ".join(dict.fromkeys(row.name for row in datasets if row.type == "benchmark")) or "run"
+    split = settings.split or SPLIT
+    return ", ".join(dict.fromkeys(row.name for row in datasets if row.type == split)) or "run"
 
 
 def default_output(run_title: str) -> Path:

@@ -7,14 +7,16 @@ import resource
 from collections.abc import AsyncIterator
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import cast
 
-from gymctl.cli.eval_flags import EvalFlags
-from gymctl.cli.eval_input import default_output, sources, title
+from gymctl.cli.eval_flags import DEFAULT_CONCURRENCY, EvalFlags
+from gymctl.cli.eval_input import default_output, request, sources, title
 from gymctl.cli.interrupts import Interrupts
 from gymctl.cli.output import Console, reporter
 from gymctl.cli.progress import following
 from gymctl.cli.table import RunFacts, file_lines, result_json, result_lines
+from gymctl.config.evaluation import Written
 from gymctl.config.masking import redact
 from gymctl.config.model import Config
 from gymctl.contract.part import Pool
@@ -23,7 +25,7 @@ from gymctl.errors import EngineError, GymctlError, Interrupted, PrerequisiteErr
 from gymctl.paths import ProjectPaths
 from gymctl.rollouts.collect import CollectOptions
 from gymctl.rollouts.head import server_table
-from gymctl.rollouts.run import Run, RunRequest
+from gymctl.rollouts.run import Run
 from gymctl.runtime import attach, lock
 from gymctl.runtime.stack import RuntimeChoice, Stack
 from gymctl.runtime.up import bring_up, use_of
@@ -45,9 +47,12 @@ class Served:
 class Evaluation:
     """One `gymctl eval`."""
 
-    def __init__(self, asked: EvalFlags, config: Config | None, console: Console) -> None:
+    def __init__(self, asked: EvalFlags, written: Written, config: Config | None, console: Console) -> None:
         """`config` is None when only a running head is asked (--no-serve)."""
         self._asked = asked
+        self._written = written
+        self._settings = written.settings
+        self._concurrency = written.settings.concurrency or DEFAULT_CONCURRENCY
         self._console = console
         self._config = config
         self._title = ""
@@ -104,7 +109,7 @@ class Evaluation:
             console.say(" note        replaced the results of an earlier run at the same place")
         if not run.tally.not_run:  # else the error that follows says what to do
             console.say()
-            console.say(_next(run, self._asked))
+            console.say(_next(run, self._written))
 
     def _end(self, run: Run, problem: GymctlError | None, interrupts: Interrupts) -> None:
         """The exit code, by raising."""
@@ -135,18 +140,15 @@ class Evaluation:
 
     def _prepare(self, table: ServerTable) -> Run:
         """Rows, routes and output, all before the first side effect."""
-        asked = self._asked
-        rows = sources(self._config, table, asked.input)
-        chosen = asked.selection
+        settings, chosen = self._settings, self._asked.selection
+        rows = sources(self._config, table, settings)
         names = (*chosen.benchmark, *chosen.environment, *chosen.resources_server)
-        self._title = title(self._config, names, asked.input)
-        output = asked.output or default_output(self._title)
-        request = RunRequest(rows, output, asked.limit, asked.repeats, asked.agent, asked.params)
-        run = Run.prepare(request, table)
-        if run.summary.rerouted:
-            self._console.insist(
-                f"warning: {run.summary.rerouted} rows name another agent; they go to `{asked.agent}`"
-            )
+        self._title = title(self._config, names, settings)
+        named = settings.output_jsonl_fpath
+        output = Path(named) if named is not None else default_output(self._title)
+        run = Run.prepare(request(self._written, rows, output), table)
+        for notice in run.summary.notices():
+            self._console.insist(f"warning: {notice}")
         return run
 
     async def _serve_and_collect(
@@ -154,11 +156,11 @@ class Evaluation:
     ) -> GymctlError | None:
         """Returns what went wrong after the rollouts were made: they are still worth showing."""
         async with self._served(found, interrupts) as served:
-            if not self._asked.is_json and self._asked.output is None:
+            if not self._asked.is_json and self._settings.output_jsonl_fpath is None:
                 reporter(self._console, served.table.servers).step("output", str(run.paths.rollouts))
             self._is_scripted = _is_scripted(run, served.table)
             await self._collect(run, transport, served, interrupts)
-            if run.lost:
+            if run.lost or self._settings.disable_aggregation:
                 return None
             try:
                 await run.aggregate(transport, served.table)
@@ -167,9 +169,8 @@ class Evaluation:
         return None
 
     async def _collect(self, run: Run, transport: Transport, served: Served, interrupts: Interrupts) -> None:
-        asked = self._asked
-        _allow_descriptors(asked.concurrency)
-        options = CollectOptions(asked.concurrency, asked.task_timeout)
+        _allow_descriptors(self._concurrency)
+        options = CollectOptions(self._concurrency, self._asked.task_timeout)
         deaths = served.stack.deaths() if served.stack is not None else None
         self._stopped = "stopped"
         try:
@@ -207,7 +208,7 @@ class Evaluation:
             asked,
             choice=cast(RuntimeChoice, self._asked.runtime),
             reporter=reporter(self._console, asked.servers),
-            concurrency=self._asked.concurrency,
+            concurrency=self._concurrency,
             use=use,
             is_head_movable=True,
         )
@@ -268,13 +269,15 @@ def _reasons(run: Run) -> list[str]:
     return [f"{count:,} × {reason}" for reason, count in run.tally.reasons.most_common(_SHOWN_REASONS)]
 
 
-def _next(run: Run, asked: EvalFlags) -> str:
+def _next(run: Run, written: Written) -> str:
     """One thing worth doing now."""
     if run.tally.failed:
         return f"next: read why rollouts failed: {run.paths.failures}"
-    if asked.limit is not None:
-        return "next: leave out --limit to run all rows"
-    if asked.repeats == 1:
+    if written.settings.limit is not None:
+        place = written.where("limit")
+        limit = "--limit" if place == "--limit" else f"`limit` ({place})"
+        return f"next: leave out {limit} to run all rows"
+    if run.summary.repeats == 1:
         return "next: add -k 4 for pass@4 and a narrower interval"
     return f"next: read the rollouts: {run.paths.rollouts}"
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
 from gymctl.cli.output import Console
@@ -29,38 +29,37 @@ SHORT = {
     "--help": "-h",
 }
 SETTINGS = {
-    "output_jsonl_fpath": ("--output", "--output"),
-    "input_jsonl_fpath": ("--input", "--input"),
-    "limit": ("--limit", "--limit"),
-    "num_repeats": ("--num-repeats", "--repeats"),
-    "num_samples_in_parallel": ("--concurrency", "--concurrency"),
-    "agent_name": ("--agent", "--agent"),
-    "responses_create_params.temperature": ("--temperature", "--temperature"),
-    "responses_create_params.top_p": ("--top-p", "--top-p"),
-    "responses_create_params.max_output_tokens": ("--max-output-tokens", "--max-output-tokens"),
+    "--output": "--output",
+    "--input": "--input",
+    "--split": "--split",
+    "--limit": "--limit",
+    "--num-repeats": "--repeats",
+    "--concurrency": "--concurrency",
+    "--agent": "--agent",
+    "--temperature": "--temperature",
+    "--top-p": "--top-p",
+    "--max-output-tokens": "--max-output-tokens",
 }
-"""Settings of an evaluation (CONTRACT 9.2): config key -> the peer's flag, our flag."""
+"""The peer's flags with a value for an evaluation, and ours."""
+SWITCHES = {
+    "--no-serve": "--no-serve",
+    "--interleave-repeats": "--interleave-repeats",
+    "--disable-aggregation": "++disable_aggregation=true",
+    "--no-health-check": "++disable_health_check=true",
+}
+"""The peer's flags without one, and what we call them."""
 NOT_YET = {
-    "interleave_repeats": "--interleave-repeats",
-    "responses_create_params": None,
     "prompt_config": "--prompt-config",
     "resume_from_cache": "--resume",
-    "disable_aggregation": "--disable-aggregation",
-    "disable_health_check": "--no-health-check",
     "health_check_workers": "--health-check-workers",
     "health_check_ignored_checks": "--health-check-ignore",
     "allow_unsupported_pairing": "--allow-unsupported-pairing",
-    "agent_map": None,
-    "fan_out": None,
-    "num_repeats_add_seed": None,
     "skills": None,
-    "route_failures_to_sidecar": None,
-    "require_complete": None,
+    "count_failure_classes_as_zero": None,
+    "count_missing_rollouts_as_zero": None,
     "rollout_collection_driver": None,
 }
 """Settings without a counterpart here so far, with the peer's flag for them."""
-SPLIT = "benchmark"
-"""The one split that an evaluation runs from its config so far."""
 HELP = """usage: gym [--version] [--json] [-v] COMMAND [flags] [+key=value ...]
 
   gym env start     start the servers of a configuration   (gymctl up)
@@ -151,42 +150,24 @@ def _env_status(command: str, arguments: list[str]) -> list[str]:
 
 
 def _eval_run(command: str, arguments: list[str]) -> list[str]:
-    flags = [flag for flag, _ in SETTINGS.values()]
-    known, tokens = _parse(command, arguments, once=(*flags, "--split"), switches=("--no-serve",))
+    known, tokens = _parse(command, arguments, once=SETTINGS, switches=SWITCHES)
     if known.help:
         return ["eval", "--help"]
-    settings = {key: getattr(known, _attribute(flag)) for key, (flag, _) in SETTINGS.items()}
-    settings["split"] = known.split
-    kept = []
     for token in tokens:
-        key, _, value = token.lstrip("+").partition("=")
-        if token.startswith("+") and key in settings:
-            settings[key] = value.strip("'\"")
-        elif token.startswith("+") and key.split(".")[0] in NOT_YET:
+        key = token.lstrip("+").partition("=")[0]
+        if token.startswith("+") and key.split(".")[0] in NOT_YET:
             raise UsageError(f"`{key}` is not supported yet", where=f"+{key}")
-        else:
-            kept.append(token)
-    if settings.pop("split") not in (None, SPLIT):
-        raise UsageError(
-            f"only the split `{SPLIT}` is supported yet", where="--split", hint="give rows: --input FILE"
-        )
+    settings = {flag: getattr(known, _attribute(flag)) for flag in SETTINGS}
+    if settings["--limit"] == "0":
+        settings["--limit"] = None  # "all" for the peer; our flag means what it says
+    given = [(SETTINGS[flag], value) for flag, value in settings.items() if value is not None]
     return [
         "eval",
         *_selectors(known),
-        *_settings(settings),
-        *(["--no-serve"] if known.no_serve else []),
-        *kept,
+        *(part for pair in given for part in pair),
+        *(ours for flag, ours in SWITCHES.items() if getattr(known, _attribute(flag))),
+        *tokens,
     ]
-
-
-def _settings(settings: Mapping[str, str | None]) -> list[str]:
-    """Our flags for the given settings. The peer's 0 and null mean "all"; ours mean what they say."""
-    arguments: list[str] = []
-    for key, value in settings.items():
-        is_default = value in (None, "null") or (key == "limit" and value == "0")
-        if value is not None and not is_default:
-            arguments += [SETTINGS[key][1], value]
-    return arguments
 
 
 COMMANDS: dict[str, Callable[[str, list[str]], list[str]]] = {

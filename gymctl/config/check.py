@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gymctl.config import evaluation
 from gymctl.config.explain import masked, secrets_said
 from gymctl.config.load import Selection, load
 from gymctl.config.masking import redact
@@ -51,7 +52,11 @@ def check(
         config = load(selection, cwd=cwd, environ=environ, problems=problems)
     except ConfigError:
         return Report(tuple(problems.errors), tuple(problems.warnings), (), None)
-    warnings = tuple(redact(warning, config.secrets) for warning in config.warnings)
+    errors = tuple(evaluation.problems(config.document, config.origins))
+    more = () if errors else evaluation.read(config.document, config.origins).warnings
+    warnings = tuple(redact(warning, config.secrets) for warning in (*config.warnings, *more))
+    if errors:
+        return Report(errors, warnings, (), None)
     return Report((), warnings, tuple(conflicts(config)), config)
 
 

@@ -59,6 +59,23 @@ def resolve(merged: DictConfig, origins: Origins, problems: Problems) -> dict[st
     return {str(key): value for key, value in document.items()}
 
 
+def resolved(merged: DictConfig, keys: Iterable[str], origins: Origins) -> dict[str, Any]:
+    """Some top-level values of a tree whose other values may be open."""
+    document: dict[str, Any] = {}
+    for key in keys:
+        if key not in merged:
+            continue
+        try:
+            value = merged[key]
+            is_container = OmegaConf.is_config(value)
+            document[key] = OmegaConf.to_container(value, resolve=True) if is_container else value
+        except (OmegaConfBaseException, RecursionError) as error:
+            raise ConfigInterpolationError(
+                f"`{key}` cannot be resolved: {_first_line(error)}", where=origins.where(key)
+            ) from error
+    return document
+
+
 def _walk(node: Any, raw: Any, path: Path, names: list[str]) -> Iterable[Open]:
     items = raw.items() if isinstance(raw, dict) else enumerate(raw)
     for key, value in items:

@@ -15,6 +15,7 @@ from gymctl.config import (
     datasets,
     directives,
     environments,
+    evaluation,
     folders,
     globals,
     include,
@@ -34,7 +35,7 @@ from gymctl.config.global_keys import RESERVED
 from gymctl.config.instances import UNKNOWN_PORT, Instance
 from gymctl.config.masking import secrets_of
 from gymctl.config.merge import merge
-from gymctl.config.model import Config, ServerBlock
+from gymctl.config.model import Config, Origin, ServerBlock
 from gymctl.config.origins import Origins
 from gymctl.config.origins import Path as KeyPath
 from gymctl.config.overrides import Override
@@ -117,6 +118,21 @@ def load(
         warnings=tuple(problems.warnings),
         includes=sources.included.below,
     )
+
+
+def bare(
+    selection: Selection, *, cwd: Path | None = None, environ: Mapping[str, str] | None = None
+) -> tuple[dict[str, Any], dict[str, Origin]]:
+    """What env.yaml and the command line say about an evaluation whose servers a running head knows."""
+    problems = Problems()
+    cwd = (cwd or Path.cwd()).resolve()
+    roots = SearchRoots.of(cwd, os.environ if environ is None else environ, selection.search_dir)
+    env_file = _env_file(roots, cwd)
+    top = overrides.layer(_command_line(selection, problems)[0])
+    problems.stop()
+    merged, origins = merge([*([env_file[0]] if env_file else []), top])
+    document = interpolation.resolved(merged, evaluation.KEYS, origins)
+    return document, origins.flat(document)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import Any
 
 from gymctl.contract.rollout import (
     ATTEMPT_INDEX,
+    ENVIRONMENT_SERVER,
     ROLLOUT_ID,
     ROLLOUT_INDEX,
     TASK_INDEX,
@@ -19,10 +20,13 @@ from gymctl.contract.rollout import (
     is_materialized,
     rollout_key,
 )
-from gymctl.errors import ConfigError, UsageError
+from gymctl.errors import ConfigError
 from gymctl.rollouts.dataset import Source, SourceRow, check_limit, read
-from gymctl.rollouts.route import Route, Router
+from gymctl.rollouts.repeats import Repeats, seeded
+from gymctl.rollouts.route import Route, Router, Where, named_agent, nowhere
+from gymctl.rollouts.summary import PlanSummary, check_names
 
+OnProblem = Callable[[ConfigError], None]
 _SHOWN_PROBLEMS = 10
 
 
@@ -46,98 +50,156 @@ def rollout_id(row: Row) -> str:
     return f"{own}-a{attempt}" if attempt else str(own)
 
 
-@dataclass(slots=True)
-class PlanSummary:
-    """What a plan comes to."""
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """A row as it will be sent but for its agent and indices, and how often it goes where."""
 
-    tasks: dict[int, int] = field(default_factory=dict)
-    """Task index -> number of rollouts."""
-    servers: dict[str, set[str]] = field(default_factory=dict)
-    """Environment server -> agents of the rows that go there."""
-    rerouted: int = 0
-    """Rollouts whose row named another agent than the one that was asked for."""
-
-    @property
-    def rollouts(self) -> int:
-        return sum(self.tasks.values())
+    row: Row
+    where: str
+    key: str | None
+    targets: tuple[tuple[Route, int | None], ...]
+    """None: `num_repeats` says nothing about it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a run is going to do. `attempts()` reads the sources anew each time: no row is kept in memory."""
+    """What a run is going to do. `attempts()` reads the sources anew each time: no row is kept in memory,
+    unless the rollouts are interleaved."""
 
     sources: Sequence[Source]
     router: Router
     limit: int | None = None
-    repeats: int = 1
+    repeats: int | Mapping[str, int] = 1
+    """By agent or by the row's own name, `_default` for the others."""
     params: Mapping[str, Any] = field(default_factory=dict)
-    """Laid over each row's `responses_create_params`, key by key."""
+    """Laid over each row's `responses_create_params`, key by key; a mapping replaces a mapping."""
+    is_seeded: bool = False
+    """Each rollout is sent its own index as a seed."""
+    is_interleaved: bool = False
+    """Every task's first rollout comes before any second one."""
+    where: Where = nowhere
 
     def __post_init__(self) -> None:
         check_limit(self.limit)
-        if self.repeats < 1:
-            raise UsageError(f"`--repeats` must be at least 1, got {self.repeats}")
+        Repeats.of(self.repeats)
 
-    def attempts(self, on_problem: Callable[[ConfigError], None] | None = None) -> Iterator[Attempt]:
-        """All attempts in order. A row that cannot be used goes to `on_problem`, or is raised without one."""
-        tasks: dict[tuple[str | None, bytes], int] = {}
-        counters: dict[int, int] = {}
-        for position, source_row in enumerate(read(self.sources, self.limit)):
-            identity = (source_row.source.declared_by, source_row.fingerprint)
-            first = tasks.setdefault(identity, position)
-            try:
-                row, route = self._prepared(source_row)
-            except ConfigError as error:
-                placed = type(error)(
-                    error.what, where=source_row.where, hint=error.hint, details=error.details
-                )
-                if on_problem is None:
-                    raise placed from None
-                on_problem(placed)
-                continue
-            task = first if row.get(TASK_INDEX) is None else row[TASK_INDEX]
-            for _ in range(source_row.source.repeats * self.repeats):
-                rollout = counters.get(task, 0)
-                counters[task] = rollout + 1
-                yield Attempt({**row, TASK_INDEX: task, ROLLOUT_INDEX: rollout}, route)
+    def attempts(self) -> Iterator[Attempt]:
+        """All attempts in the order in which they are sent. Raises for the first row that cannot be used."""
+        if self.is_interleaved:
+            return iter(sorted(self._attempts(), key=lambda attempt: attempt.row[ROLLOUT_INDEX]))
+        return self._attempts()
 
     def check(self) -> PlanSummary:
         """Read everything once. Raises one ConfigError that lists the rows which cannot be used."""
         problems: list[ConfigError] = []
         summary = PlanSummary()
         ids: set[str] = set()
-        for attempt in self.attempts(problems.append):
-            task, _ = rollout_key(attempt.row)
-            summary.tasks[task] = summary.tasks.get(task, 0) + 1
-            agents = summary.servers.setdefault(attempt.route.server, set())
-            if attempt.route.agent is not None:
-                agents.add(attempt.route.agent)
-            self._claim(attempt, ids)
+        counters: dict[int, int] = {}
+        for planned in self._planned(problems.append):
+            self._note(planned, summary)
+            for attempt in self._copies(planned, counters, problems.append):
+                task, _ = rollout_key(attempt.row)
+                summary.tasks[task] = summary.tasks.get(task, 0) + 1
+                agents = summary.servers.setdefault(attempt.route.server, set())
+                if attempt.route.agent is not None:
+                    agents.add(attempt.route.agent)
+                self._claim(attempt, ids)
         if problems:
             raise _in_one(problems)
-        if self.router.forced is not None:
-            summary.rerouted = self._count_rerouted()
+        summary.unused = list(check_names(summary, Repeats.of(self.repeats), self.router, self.where))
         return summary
 
-    def _prepared(self, source_row: SourceRow) -> tuple[Row, Route]:
+    def _attempts(self) -> Iterator[Attempt]:
+        counters: dict[int, int] = {}
+        for planned in self._planned(_raise):
+            yield from self._copies(planned, counters, _raise)
+
+    def _planned(self, on_problem: OnProblem) -> Iterator[_Planned]:
+        tasks: dict[tuple[str | None, bytes], int] = {}
+        repeats = Repeats.of(self.repeats)
+        for position, source_row in enumerate(read(self.sources, self.limit)):
+            identity = (source_row.source.declared_by, source_row.fingerprint)
+            first = tasks.setdefault(identity, position)
+            try:
+                row = self._prepared(source_row)
+                key, routes = self.router.key(row), self.router.routes(row)
+            except ConfigError as error:
+                on_problem(_placed(error, source_row.where))
+                continue
+            if row.get(TASK_INDEX) is None:
+                row[TASK_INDEX] = first
+            if (server := self.router.chosen_server(row)) is not None:
+                row[ENVIRONMENT_SERVER] = server
+            counts = (repeats.count(route.agent, key) for route in routes)
+            times = source_row.source.repeats
+            targets = tuple(
+                (route, None if count is None else count * times)
+                for route, count in zip(routes, counts, strict=True)
+            )
+            yield _Planned(row, source_row.where, key, targets)
+
+    def _copies(
+        self, planned: _Planned, counters: dict[int, int], on_problem: OnProblem
+    ) -> Iterator[Attempt]:
+        """The rollouts of one row: all of one agent, then all of the next, under one counter for the task."""
+        row, task = planned.row, planned.row[TASK_INDEX]
+        named = named_agent(row)
+        params = row.get("responses_create_params")
+        if params is not None and self.params:
+            params = {**params, **self.params}
+        for route, count in planned.targets:
+            for _ in range(count or 0):
+                rollout = counters.get(task, 0)
+                counters[task] = rollout + 1
+                sent = {**row, ROLLOUT_INDEX: rollout}
+                if params is not None and not is_materialized(row):
+                    try:
+                        sent["responses_create_params"] = (
+                            seeded(params, rollout) if self.is_seeded else params
+                        )
+                    except ConfigError as error:
+                        on_problem(_placed(error, planned.where))
+                        return
+                if route.agent is not None and named != route.agent and not is_materialized(row):
+                    sent["agent_ref"] = {"name": route.agent}
+                yield Attempt(sent, route)
+
+    def _prepared(self, source_row: SourceRow) -> Row:
         row, source = dict(source_row.row), source_row.source
         row.pop(ATTEMPT_INDEX, None)
         if is_materialized(row):
-            if self.params:
-                raise ConfigError("sampling flags cannot change a row that names a taskset")
-            return row, self.router.route(row)
+            if self.params or self.is_seeded:
+                what = "sampling settings" if self.params else "`num_repeats_add_seed`"
+                raise ConfigError(f"{what} cannot change a row that names a taskset")
+            return row
         if source.declared_by is not None:
             row.pop("agent_ref", None)
             row["task_source"] = source.declared_by
-        elif source.fallback is not None and row.get("agent_ref") is None and row.get("task_source") is None:
+        elif source.fallback is not None and self.router.key(row) is None:
             row["task_source"] = source.fallback
-        route = self.router.route(row)
-        reference = row.get("agent_ref")
-        if route.agent is not None and (reference is None or reference["name"] != route.agent):
-            row["agent_ref"] = {"name": route.agent}
-        if self.params:
-            row["responses_create_params"] = {**row["responses_create_params"], **self.params}
-        return row, route
+        return row
+
+    def _note(self, planned: _Planned, summary: PlanSummary) -> None:
+        own = named_agent(planned.row)
+        summary.fanned_out += len(planned.targets) > 1
+        for route, count in planned.targets:
+            names = [name for name in (route.agent, planned.key) if name is not None]
+            summary.names.update(dict.fromkeys(names))
+            if count is None:
+                summary.without_repeats.update(dict.fromkeys(names[-1:]))
+            summary.repeats = max(summary.repeats, count or 1)
+        (first, _), *others = planned.targets
+        if not others and own is not None and first.agent is not None and first.agent != own:
+            summary.rerouted[own, first.agent] += 1
+        params = planned.row.get("responses_create_params")
+        for key, value in self.params.items():
+            before = params.get(key) if isinstance(params, dict) else None
+            if (
+                isinstance(before, dict)
+                and isinstance(value, Mapping)
+                and (lost := before.keys() - value.keys())
+            ):
+                summary.replaced.setdefault(key, set()).update(lost)
 
     def _claim(self, attempt: Attempt, ids: set[str]) -> None:
         """Caller-supplied ids must not meet: the id names the rollout in URLs and files."""
@@ -151,16 +213,21 @@ class Plan:
             )
         ids.add(own)
 
-    def _count_rerouted(self) -> int:
-        names = (source_row.row.get("agent_ref") for source_row in read(self.sources, self.limit))
-        return sum(isinstance(name, dict) and name.get("name") != self.router.forced for name in names)
+
+def _raise(problem: ConfigError) -> None:
+    raise problem
+
+
+def _placed(error: ConfigError, place: str) -> ConfigError:
+    """With the row's place, unless a setting is wrong rather than the row."""
+    return type(error)(error.what, where=error.where or place, hint=error.hint, details=error.details)
 
 
 def _in_one(problems: Sequence[ConfigError]) -> ConfigError:
     first = problems[0]
-    if len(problems) == 1:
+    lines = list(dict.fromkeys(f"{problem.where}: {problem.what}" for problem in problems))
+    if len(lines) == 1:
         return first
-    lines = [f"{problem.where}: {problem.what}" for problem in problems[:_SHOWN_PROBLEMS]]
-    if len(problems) > _SHOWN_PROBLEMS:
-        lines.append(f"and {len(problems) - _SHOWN_PROBLEMS} more")
+    if len(lines) > _SHOWN_PROBLEMS:
+        lines[_SHOWN_PROBLEMS:] = [f"and {len(lines) - _SHOWN_PROBLEMS} more"]
     return type(first)(f"{len(problems)} rows cannot be used", hint=first.hint, details=lines)

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
 
 from gymctl.contract.rollout import ENVIRONMENT_SERVER, Row, is_materialized
-from gymctl.contract.servers import ServerEntry, ServerTable
+from gymctl.contract.servers import ServerEntry, ServerKind, ServerTable
 from gymctl.errors import (
     AgentWithoutEnvironmentServerError,
     AmbiguousEnvironmentServerError,
     ConfigError,
 )
+
+DEFAULT = "_default"
+"""The entry of a mapping that stands for every name without one of its own."""
+Where = Callable[[str], str | None]
+"""The place of a setting, for errors: `a.yaml:3` or a flag."""
+
+
+def nowhere(setting: str) -> None:
+    """Nobody knows who wrote a setting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,40 +33,117 @@ class Route:
     agent: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class Routing:
+    """What is asked for beside what the rows say."""
+
+    agent_map: Mapping[str, str] = field(default_factory=dict)
+    """A row's agent or task source -> the agent that runs it; `_default` runs every other row."""
+    fan_out: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """A row's agent or task source -> the agents that run it, each in rollouts of its own."""
+    mode: Literal["agent", "legacy", "taskset"] = "agent"
+    """Flat rows go to their agent's server, to `server`, or are refused."""
+    server: str | None = None
+    taskset_servers: Mapping[str, str] = field(default_factory=dict)
+    """Taskset of a materialized row -> environment server, in every mode."""
+
+
+def named_agent(row: Row) -> str | None:
+    """The agent in a row's own `agent_ref`."""
+    reference = row.get("agent_ref")
+    return str(reference["name"]) if isinstance(reference, dict) else None
+
+
 class Router:
     """Routes rows over one server table; remembers what it resolved, so each agent is looked up once."""
 
-    def __init__(self, table: ServerTable, agent: str | None = None) -> None:
+    def __init__(self, table: ServerTable, routing: Routing | None = None, where: Where = nowhere) -> None:
+        """Raises a ConfigError when every row would go to an agent or server that is not there."""
         self._table = table
-        self.forced = agent
+        self.routing = routing or Routing()
         self._by_agent: dict[str, Route] = {}
         self._by_source: dict[str, str] = {}
-        if agent is not None:
-            self.of_agent(agent)
+        self._where = where
+        default, server = self.routing.agent_map.get(DEFAULT), self.routing.server
+        if default is not None:
+            self._of_setting(f"agent_map.{DEFAULT}", default)
+        if self.routing.mode == "legacy" and not self._is_environment_server(server):
+            raise ConfigError(
+                f"`environment_server_name` names `{server}`, which is no environment server here",
+                where=where("environment_server_name"),
+                hint=self._close(str(server), "environment_servers"),
+            )
+
+    def knows(self, name: str) -> bool:
+        """Whether a name is a server's, or one that the routing settings speak of."""
+        settings = (self.routing.agent_map, self.routing.fan_out, self.routing.taskset_servers)
+        return name in self._table or any(name in setting for setting in settings)
 
     def route(self, row: Row) -> Route:
-        """Raises a ConfigError, without a place, when the row's server cannot be told."""
+        """The only route of a row that is not fanned out."""
+        return self.routes(row)[0]
+
+    def routes(self, row: Row) -> list[Route]:
+        """Where the rollouts of a row go. Raises a ConfigError, without a place, when that cannot be told."""
+        server = self.chosen_server(row)
+        if server is not None:
+            return [self._of_server(server, row)]
+        key = self.key(row)
+        fanned = self.routing.fan_out.get(key, ()) if key is not None else ()
+        return [self._of_setting(f"fan_out.{key}", agent) for agent in fanned] or [self._of_row(row)]
+
+    def key(self, row: Row) -> str | None:
+        """The name by which settings speak of a row, before any of them sends it elsewhere."""
+        source = row.get("task_source")
+        server = self.chosen_server(row)
+        if server is not None:
+            own = row["task_id"].get("taskset") if is_materialized(row) else None
+            return str(own or source or server)
+        return named_agent(row) or (source if isinstance(source, str) else None)
+
+    def chosen_server(self, row: Row) -> str | None:
+        """The server that a row goes to whatever its agent: by taskset, by mode, or because it says so."""
         stamped = row.get(ENVIRONMENT_SERVER)
-        if stamped is not None:
-            return self._of_server(str(stamped), row)
         if is_materialized(row):
+            taskset = row["task_id"].get("taskset")
+            server = self.routing.taskset_servers.get(taskset, stamped)
+            if server is None:
+                raise ConfigError(
+                    f"there is no route for the taskset `{taskset}`",
+                    hint=f"++environment_server_routes.{taskset}=<environment server>",
+                )
+            return str(server)
+        if self.routing.mode == "taskset":
             raise ConfigError(
-                "a row that names a taskset needs a route from it to an environment server",
-                hint=f'add `"{ENVIRONMENT_SERVER}": "<environment server>"` to the row',
+                "this row names no taskset, and `environment_routing_mode` is taskset",
+                hint="`agent` takes rows of both kinds",
             )
-        return self.of_agent(self._agent(row))
+        if self.routing.mode == "legacy":
+            return self.routing.server
+        return None if stamped is None else str(stamped)
 
     def of_agent(self, agent: str) -> Route:
         if agent not in self._by_agent:
             self._by_agent[agent] = Route(self._server_of(agent), agent)
         return self._by_agent[agent]
 
+    def _of_setting(self, setting: str, agent: str) -> Route:
+        try:
+            return self.of_agent(agent)
+        except ConfigError as error:
+            place = self._where(setting)
+            raise type(error)(f"`{setting}`: {error.what}", where=place, hint=error.hint) from None
+
+    def _of_row(self, row: Row) -> Route:
+        for key in (named_agent(row), row.get("task_source"), DEFAULT):
+            if isinstance(key, str) and key in self.routing.agent_map:
+                return self._of_setting(f"agent_map.{key}", self.routing.agent_map[key])
+        return self.of_agent(self._agent(row))
+
     def _agent(self, row: Row) -> str:
-        if self.forced is not None:
-            return self.forced
-        reference, source = row.get("agent_ref"), row.get("task_source")
-        if isinstance(reference, dict):
-            return str(reference["name"])
+        named, source = named_agent(row), row.get("task_source")
+        if named is not None:
+            return named
         if isinstance(source, str):
             if source not in self._by_source:
                 self._by_source[source] = self._agent_of_source(source)
@@ -119,16 +206,18 @@ class Router:
 
     def _of_server(self, name: str, row: Row) -> Route:
         """With the row's own agent, which must be one of this server's, else the one that it stands for."""
-        entry = self._table.servers.get(name)
-        if entry is None or entry.kind != "environment_servers":
-            raise ConfigError(f"`{ENVIRONMENT_SERVER}` names `{name}`, which is no environment server here")
+        if not self._is_environment_server(name):
+            raise ConfigError(
+                f"this row goes to `{name}`, which is no environment server here",
+                hint=self._close(name, "environment_servers"),
+            )
+        entry = self._table[name]
         agents = self._agents_of(entry)
-        reference, source = row.get("agent_ref"), row.get("task_source")
+        own, source = named_agent(row), row.get("task_source")
         resources = entry.references.get("resources_server")
         if resources is not None and source is not None and source not in (resources, *agents):
             raise ConfigError(f"`task_source` names `{source}`, but `{name}` scores with `{resources}`")
-        if isinstance(reference, dict):
-            own = str(reference["name"])
+        if own is not None:
             if own not in agents:
                 raise ConfigError(
                     f"`agent_ref` names `{own}`, which `{name}` does not front",
@@ -148,11 +237,14 @@ class Router:
     def _agents(self) -> list[str]:
         return [entry.name for entry in self._table.of_kind("responses_api_agents")]
 
-    def _close(self, name: str) -> str:
-        close = difflib.get_close_matches(name, self._agents(), n=3, cutoff=0.6)
-        return (
-            f"did you mean {', '.join(close)}?" if close else f"agents: {', '.join(self._agents()) or 'none'}"
-        )
+    def _is_environment_server(self, name: str | None) -> bool:
+        return name in self._table and self._table[str(name)].kind == "environment_servers"
+
+    def _close(self, name: str, kind: ServerKind = "responses_api_agents") -> str:
+        known = [entry.name for entry in self._table.of_kind(kind)]
+        close = difflib.get_close_matches(name, known, n=3, cutoff=0.6)
+        noun = "agents" if kind == "responses_api_agents" else "environment servers"
+        return f"did you mean {', '.join(close)}?" if close else f"{noun}: {', '.join(known) or 'none'}"
 
 
 def depends_on(table: ServerTable, server: str) -> frozenset[str]:

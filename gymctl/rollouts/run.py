@@ -21,11 +21,12 @@ from gymctl.metrics.tally import Tally
 from gymctl.paths import RunPaths
 from gymctl.rollouts.collect import CollectOptions, Collector
 from gymctl.rollouts.dataset import Source
-from gymctl.rollouts.expand import Plan, PlanSummary
+from gymctl.rollouts.expand import Plan
 from gymctl.rollouts.failures import Death, Lost
 from gymctl.rollouts.finish import aggregate_metrics, document
-from gymctl.rollouts.route import Router, depends_on
+from gymctl.rollouts.route import Router, Routing, Where, depends_on, nowhere
 from gymctl.rollouts.store import RunStore
+from gymctl.rollouts.summary import PlanSummary
 from gymctl.transport import Transport
 
 
@@ -36,9 +37,13 @@ class RunRequest:
     sources: Sequence[Source]
     output: Path
     limit: int | None = None
-    repeats: int = 1
-    agent: str | None = None
+    repeats: int | Mapping[str, int] = 1
+    routing: Routing = field(default_factory=Routing)
     params: Mapping[str, Any] = field(default_factory=dict)
+    is_seeded: bool = False
+    is_interleaved: bool = False
+    where: Where = nowhere
+    """Who wrote a setting, for errors."""
 
 
 @dataclass(slots=True)
@@ -69,12 +74,20 @@ class Run:
         """
         paths = RunPaths(request.output)
         _refuse_own_input(request.sources, paths)
-        router = Router(table, request.agent)
-        plan = Plan(request.sources, router, request.limit, request.repeats, request.params)
+        plan = Plan(
+            request.sources,
+            Router(table, request.routing, request.where),
+            limit=request.limit,
+            repeats=request.repeats,
+            params=request.params,
+            is_seeded=request.is_seeded,
+            is_interleaved=request.is_interleaved,
+            where=request.where,
+        )
         summary = plan.check()
         store = RunStore(paths)
         store.prepare(attempt.row for attempt in plan.attempts())
-        return cls(request, summary, store, _tally(summary, request))
+        return cls(request, summary, store, _tally(summary))
 
     @property
     def paths(self) -> RunPaths:
@@ -93,9 +106,8 @@ class Run:
         deaths: AsyncIterator[Death] | None = None,
     ) -> None:
         """Make the rollouts. `lost` tells afterwards whether a server died; RunError: the disk is full."""
-        collector = Collector(
-            transport, table, Router(table, self.request.agent), self.store, self.tally, options
-        )
+        # Without the settings: a planned row says itself where it goes, and must not be sent on once more.
+        collector = Collector(transport, table, Router(table), self.store, self.tally, options)
         await collector.check(self.summary.servers)
         self.replaced = self.store.begin()
         self.has_begun = True
@@ -127,8 +139,8 @@ def _refuse_own_input(sources: Sequence[Source], paths: RunPaths) -> None:
                 )
 
 
-def _tally(summary: PlanSummary, request: RunRequest) -> Tally:
-    tally = Tally(repeats=request.repeats * max((source.repeats for source in request.sources), default=1))
+def _tally(summary: PlanSummary) -> Tally:
+    tally = Tally(repeats=summary.repeats)
     for task, attempts in summary.tasks.items():
         tally.plan(task, attempts)
     return tally

@@ -11,7 +11,9 @@ import pytest
 import typer
 
 from gymctl import errors
+from gymctl.cli.eval import SETTINGS
 from gymctl.cli.main import application
+from gymctl.config.evaluation import KEYS, NOT_OBEYED
 
 ROOT = Path(__file__).resolve().parents[2]
 PATTERNS = (
@@ -84,3 +86,15 @@ def test_make_targets_on_the_first_screen_exist() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     for target in re.findall(r"\bmake (\w+)", (ROOT / "README.md").read_text(encoding="utf-8")):
         assert re.search(rf"^{target}:", makefile, re.M), target
+
+
+def test_the_page_about_settings_names_every_key() -> None:
+    page = (ROOT / "docs" / "evaluation.md").read_text(encoding="utf-8")
+    unsaid = {"retain_results_in_memory", "disable_health_check", "upload_rollouts"}  # nothing to tell so far
+    table, _, not_yet = page.partition("Checked, and warned about")
+    assert {key for key in KEYS if f"`{key}" in page} == set(KEYS) - unsaid
+    assert {key for key in NOT_OBEYED if f"`{key}" in not_yet} == set(NOT_OBEYED)
+    for key, flag in SETTINGS.values():
+        assert any(f"`{key.split('.')[0]}`" in line and f"`{flag}`" in line for line in table.splitlines()), (
+            flag
+        )

@@ -79,9 +79,9 @@ def test_an_unknown_benchmark(gymctl: Run) -> None:
 
 
 def test_a_warning_is_told_also_when_quiet(gymctl: Run) -> None:
-    done = gymctl("arithmetics", "--concurrency", "100000", "--quiet")
+    done = gymctl(*STACK, "-i", "none.jsonl", "--concurrency", "100000", "--quiet")
     assert "warning: " in done.stderr
-    assert "--concurrency above" in done.stderr
+    assert "rollouts at once (--concurrency) measure this machine" in done.stderr
 
 
 def test_a_config_without_a_benchmark_lists_what_it_has(gymctl: Run) -> None:
@@ -134,14 +134,51 @@ def test_no_serve_without_rows(gymctl: Run) -> None:
     refused(gymctl("--no-serve", *STACK[:4], "++head_server.port=9"), 3, "no running project answers")
 
 
-def test_settings_that_are_not_read_from_the_configuration_are_named(gymctl: Run, tmp_path: Path) -> None:
-    (tmp_path / "a.yaml").write_text("num_repeats: 4\nfan_out: {a: [b]}\n")
+def test_settings_that_are_not_obeyed_yet_are_named(gymctl: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("prompt_config: p.yaml\nskills: {path: s}\n")
     (tmp_path / "rows.jsonl").write_text("no row\n")
-    done = gymctl(*STACK, "a.yaml", "-i", "rows.jsonl", "++limit=7")
-    assert (
-        "warning: `num_repeats` (a.yaml:1:1) is not read from the configuration yet; use --repeats"
-        in done.stderr
-    )
-    assert "warning: `fan_out` (a.yaml:2:15) is not read from the configuration yet" in done.stderr
-    assert "warning: `limit` (++limit) is not read from the configuration yet; use --limit" in done.stderr
+    done = gymctl(*STACK, "a.yaml", "-i", "rows.jsonl", "++resume_from_cache=true")
+    assert "warning: `prompt_config` (a.yaml:1:1) is not obeyed yet" in done.stderr
+    assert "warning: `skills` (a.yaml:2:10) is not obeyed yet" in done.stderr
+    assert "warning: `resume_from_cache` (++resume_from_cache) is not obeyed yet" in done.stderr
     assert done.returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("limit: -1", "`limit` must be at least 0, got `-1`"),
+        ("num_repeats: {weather_agnt: 8, _default: 1}", "which no row and no server has"),
+        ("split: example", "`split` must be"),
+        ("agent_name: weather_simple_agnt", "did you mean weather_simple_agent?"),
+        ("fan_out: {weather_simple_agent: [weather_simple_agent, nobody]}", "there is no agent `nobody`"),
+        ("environment_routing_mode: legacy", "needs `environment_server_name`"),
+    ],
+)
+def test_wrong_settings_in_a_file_are_refused_with_their_place(
+    gymctl: Run, tmp_path: Path, text: str, told: str
+) -> None:
+    (tmp_path / "a.yaml").write_text(f"output_jsonl_fpath: x.jsonl\n{text}\n")
+    (tmp_path / "x.jsonl").write_text("yesterday\n")
+    row = {**json.loads(GOOD), "agent_ref": {"name": "weather_simple_agent"}}
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n")
+    refused(gymctl(*STACK, "a.yaml", "-i", "rows.jsonl"), 1, told, "--> a.yaml:2")
+    assert (tmp_path / "x.jsonl").read_text() == "yesterday\n"
+    assert not (tmp_path / ".gymctl").exists()
+    assert not list(tmp_path.glob("x_*"))
+
+
+def test_a_split_that_no_dataset_has_lists_what_there_is(gymctl: Run) -> None:
+    refused(gymctl("weather", "--split", "validation"), 2, "no dataset of type validation", "(benchmark)")
+
+
+def test_b14_limits_that_are_no_count_of_rows(gymctl: Run) -> None:
+    done = gymctl(*STACK, "-i", "rows.jsonl", "--limit", "1.5")
+    assert done.returncode == 2
+    assert "--limit" in done.stderr
+
+
+def test_without_a_config_settings_are_read_from_env_yaml_and_overrides(gymctl: Run, tmp_path: Path) -> None:
+    (tmp_path / "env.yaml").write_text("num_repeats: none\n")
+    done = gymctl("--no-serve", "-i", "rows.jsonl", "++limit=3")
+    refused(done, 1, "`num_repeats` must be a whole number, got `none`", "--> env.yaml:1:1")

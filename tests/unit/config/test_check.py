@@ -99,3 +99,11 @@ def test_a_right_configuration_exits_with_0_and_tells_its_conflicts(judges, monk
     assert found["errors"] == []
     assert [conflict["key"] for conflict in found["conflicts"]] == ["judge.prompt"]
     assert len(found["warnings"]) == 1
+
+
+def test_settings_of_an_evaluation_are_checked_too(judges) -> None:
+    judges.write("run.yaml", "limit: x\nnum_repeats: 0\n")
+    found = report(judges, "run.yaml")
+    assert [error.where for error in found.errors] == ["run.yaml:1:1", "run.yaml:2:1"]
+    judges.write("run.yaml", "skills: {path: s}\n")
+    assert report(judges, "run.yaml").warnings[-1] == "`skills` (run.yaml:1:10) is not obeyed yet"

@@ -20,7 +20,7 @@ from gymctl.errors import (
 )
 from gymctl.rollouts.dataset import Source
 from gymctl.rollouts.expand import Plan, rollout_id
-from gymctl.rollouts.route import Router, depends_on
+from gymctl.rollouts.route import Router, Routing, depends_on
 
 
 def entry(name: str, kind: ServerKind, datasets: Any = (), **references: str) -> ServerEntry:
@@ -45,7 +45,9 @@ def plan(path: Path, lines: list[str], servers: ServerTable | None = None, **opt
     source = Source(path, **{key: options.pop(key) for key in ("declared_by", "fallback") if key in options})
     if "dataset_repeats" in options:
         source = Source(path, repeats=options.pop("dataset_repeats"))
-    router = Router(servers or table(*DESK), options.pop("agent", None))
+    agent = options.pop("agent", None)
+    routing = options.pop("routing", None) or Routing(agent_map={"_default": agent} if agent else {})
+    router = Router(servers or table(*DESK), routing)
     return Plan([source], router, **options)
 
 
@@ -124,7 +126,7 @@ def test_the_agent_flag_sends_every_row(tmp_path: Path) -> None:
     )
     made = plan(tmp_path / "r", [row(), row("y", agent_ref={"name": "b"})], servers, agent="b")
     assert [attempt.route.server for attempt in made.attempts()] == ["b_env", "b_env"]
-    assert made.check().rerouted == 1
+    assert made.check().rerouted == {("desk", "b"): 1}
     assert all(attempt.row["agent_ref"] == {"name": "b"} for attempt in made.attempts())
 
 
@@ -141,7 +143,7 @@ def test_all_rows_without_a_route_are_listed_with_their_lines(tmp_path: Path) ->
 
 def test_a_materialized_row_needs_a_route(tmp_path: Path) -> None:
     line = {"task_id": {"taskset": "t", "task_id": "1"}, "task_input": {}}
-    with pytest.raises(ConfigError, match="needs a route"):
+    with pytest.raises(ConfigError, match="no route for the taskset `t`"):
         plan(tmp_path / "r", [json.dumps(line)]).check()
     stamped = json.dumps({**line, "_ng_environment_server": "desk_env"})
     assert plan(tmp_path / "r", [stamped]).check().servers == {"desk_env": {"desk"}}
@@ -209,9 +211,9 @@ def test_a_resources_server_is_also_used_through_its_environment_server() -> Non
 
 def test_wrong_names_are_refused() -> None:
     with pytest.raises(ConfigError, match="not an agent"):
-        Router(table(*DESK), "policy")
+        Router(table(*DESK), Routing({"_default": "policy"}))
     with pytest.raises(ConfigError) as caught:
-        Router(table(*DESK), "dask")
+        Router(table(*DESK), Routing({"_default": "dask"}))
     assert caught.value.hint == "did you mean desk?"
     with pytest.raises(ConfigError, match="no environment server here"):
         Router(table(*DESK)).route({"_ng_environment_server": "desk"})
