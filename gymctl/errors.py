@@ -5,7 +5,8 @@
     ├── ConfigError                 1   a value, with its place
     │   ├── ConfigPathNotFoundError, MalformedConfigPathsError, NoServerInstancesError,
     │   ├── ConfigMissingValuesError, ConfigInterpolationError, ServerRefNotFoundError,
-    │   ├── InheritPathNotFoundError, AmbiguousAgentRenameError,
+    │   ├── InheritPathNotFoundError, AmbiguousAgentRenameError, AgentCompositionError,
+    │   ├── UnsupportedAgentPairingError, UnsupportedModelPairingError, UnsupportedAgentOverrideError,
     │   ├── ConfigErrors (several of them at once),
     │   └── AlmostServerError, AgentWithoutEnvironmentServerError, AmbiguousEnvironmentServerError
     ├── PrerequisiteError           3   engine missing or too old, port taken, no disk
@@ -136,6 +137,22 @@ class InheritPathNotFoundError(ConfigError):
 
 class AmbiguousAgentRenameError(ConfigError):
     """An agent was inherited into several new ones while an environment server still names it."""
+
+
+class AgentCompositionError(ConfigError):
+    """A standalone agent cannot take the place of the agents that the configuration brings."""
+
+
+class UnsupportedAgentPairingError(ConfigError):
+    """A resources server does not accept the agent that would be bound to it; all such pairs are listed."""
+
+
+class UnsupportedModelPairingError(ConfigError):
+    """A resources server does not accept the model server of its agent; all such pairs are listed."""
+
+
+class UnsupportedAgentOverrideError(ConfigError):
+    """An override for a composed agent names an agent or a field that is not there."""
 
 
 class AlmostServerError(ConfigError):

@@ -44,7 +44,7 @@ def show(
         _confirm_secrets()
     from gymctl.config.load import load
 
-    loaded = load(chosen.selection())
+    loaded = load(chosen.selection(needs_model=False))
     _print(loaded, Console(), as_json=json, show_secrets=show_secrets)
 
 
@@ -59,7 +59,7 @@ def explain(
     from gymctl.config import explain as explaining
     from gymctl.config.load import load
 
-    loaded = load(chosen.selection())
+    loaded = load(chosen.selection(needs_model=False))
     told = explaining.explain(loaded, key)
     console = Console()
     if json:

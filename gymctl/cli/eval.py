@@ -127,6 +127,8 @@ def command(
         if name in SETTINGS and value is not None
     }
     _check(typed, min_coverage, runtime)
+    if no_serve and chosen.given.get("agent_type") is not None:
+        raise _settled()
     console = Console(is_quiet=quiet)
     asked = EvalFlags(
         selection=chosen.selection(),
@@ -144,6 +146,14 @@ def command(
     from gymctl.cli.evaluation import Evaluation
 
     interrupts.run(Evaluation(asked, written, config, console).run, console.insist)
+
+
+def _settled() -> UsageError:
+    return UsageError(
+        "the agent of a running project is settled, so --agent-type and --no-serve do not go together",
+        where="--agent-type",
+        hint="start it with that agent: gymctl up … --agent-type NAME; --agent names one that runs",
+    )
 
 
 def _loaded(asked: EvalFlags, console: Console) -> tuple[Config | None, Written]:

@@ -20,6 +20,7 @@ from gymctl.errors import GymctlError, UsageError
 
 REPEATED = ("--config", "--benchmark", "--environment", "--resources-server", "--search-dir")
 ONCE = ("--model-type", "--agent-type", "--model", "--model-url", "--model-api-key")
+PAIRING = "--allow-unsupported-pairing"
 SHORT = {
     "--model": "-m",
     "--output": "-o",
@@ -53,7 +54,6 @@ NOT_YET = {
     "resume_from_cache": "--resume",
     "health_check_workers": "--health-check-workers",
     "health_check_ignored_checks": "--health-check-ignore",
-    "allow_unsupported_pairing": "--allow-unsupported-pairing",
     "skills": None,
     "count_failure_classes_as_zero": None,
     "count_missing_rollouts_as_zero": None,
@@ -187,6 +187,8 @@ def _selectors(known: argparse.Namespace) -> list[str]:
         value = getattr(known, _attribute(flag))
         if value is not None:
             arguments += [flag, value]
+    if getattr(known, _attribute(PAIRING)):
+        arguments.append(PAIRING)
     return [*arguments, *(["+verbose=true"] if known.verbose else [])]
 
 
@@ -209,7 +211,7 @@ def _parse(
     kinds: list[tuple[Iterable[str], dict[str, Any]]] = [
         (REPEATED, {"action": "append", "default": []}),
         ((*ONCE, *once), {}),
-        (("--verbose", "--help", *switches), {"action": "store_true"}),
+        (("--verbose", "--help", PAIRING, *switches), {"action": "store_true"}),
     ]
     flags: list[str] = []
     for names, how in kinds:

@@ -48,7 +48,17 @@ ModelType = Annotated[
     str | None, typer.Option("--model-type", metavar="NAME[/FLAVOR]", help="The kind of model server.")
 ]
 AgentType = Annotated[
-    str | None, typer.Option("--agent-type", metavar="NAME[/FLAVOR]", help="The agent to use.", hidden=True)
+    str | None,
+    typer.Option(
+        "--agent-type", metavar="NAME[/FLAVOR]", help="The agent to use instead of the config's own."
+    ),
+]
+AllowUnsupportedPairing = Annotated[
+    bool,
+    typer.Option(
+        "--allow-unsupported-pairing",
+        help="Run agents and model servers that the resources server does not declare support for.",
+    ),
 ]
 SearchDirs = Annotated[
     list[str] | None,
@@ -83,6 +93,7 @@ def _flags(
     resources_server: ResourcesServers = None,
     model_type: ModelType = None,
     agent_type: AgentType = None,
+    allow_unsupported_pairing: AllowUnsupportedPairing = False,
     search_dir: SearchDirs = None,
     model: Model = None,
     model_url: ModelUrl = None,
@@ -98,8 +109,8 @@ class Chosen:
 
     given: Mapping[str, Any]
 
-    def selection(self) -> Selection:
-        return selection(**self.given)
+    def selection(self, *, needs_model: bool = True) -> Selection:
+        return selection(**self.given, needs_model=needs_model)
 
 
 def takes_selection(command: Callable[..., None]) -> Callable[..., None]:

@@ -9,14 +9,13 @@ directive are laid over what it brought.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from gymctl.config.directives import DELETE, KEYS, LOOKS_LIKE, VALUE, Directive, find
 from gymctl.config.merge import clash
-from gymctl.config.model import Origin
 from gymctl.config.names import close
-from gymctl.config.origins import DEFAULT, MISSING, REST, Origins, OriginTree, Path, dotted
+from gymctl.config.origins import MISSING, Origins, OriginTree, Path, below, dotted, through
 from gymctl.errors import ConfigError
 
 
@@ -69,7 +68,7 @@ class _Build:
             return self.mapping(value, tree, path, is_under)
         if isinstance(value, list):
             built = [
-                self.value(child, _below(tree, index), (*path, index), is_under)
+                self.value(child, below(tree, index), (*path, index), is_under)
                 for index, child in enumerate(value)
                 if (*path, index) not in self._moved
             ]
@@ -83,7 +82,7 @@ class _Build:
         origins: dict[Any, OriginTree] = {}
         for key, child in node.items():
             if key not in KEYS and key != DELETE and (*path, key) not in self._moved:
-                values[key], origins[key] = self.value(child, _below(tree, key), (*path, key), is_under)
+                values[key], origins[key] = self.value(child, below(tree, key), (*path, key), is_under)
         rest = _names(node[DELETE], path, self._origins) if DELETE in node else []
         rest = [name for name in rest if not _drop(values, origins, name)]
         if directive is not None:
@@ -104,8 +103,8 @@ class _Build:
         value: Any = self._frozen
         tree: OriginTree = self._tree
         for step in directive.source:
-            value, tree = value[step], _below(tree, step)
-        return _cloned(value), _through(tree, directive.origin)
+            value, tree = value[step], below(tree, step)
+        return _cloned(value), through(tree, directive.origin)
 
     def _overlaid(
         self, directive: Directive, values: dict[Any, Any], origins: dict[Any, OriginTree]
@@ -194,23 +193,6 @@ def _cloned(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _cloned(child) for key, child in value.items()}
     return [_cloned(child) for child in value] if isinstance(value, list) else value
-
-
-def _below(tree: OriginTree, step: object) -> OriginTree:
-    """The origins one step down; of a value that came in through an interpolation: those of the reference."""
-    if isinstance(tree, Origin):
-        return tree
-    if isinstance(tree, list):
-        return tree[step] if isinstance(step, int) and step < len(tree) else DEFAULT
-    return tree[step] if step in tree else tree.get(REST, DEFAULT)
-
-
-def _through(tree: OriginTree, directive: Origin) -> OriginTree:
-    if isinstance(tree, dict):
-        return {key: _through(child, directive) for key, child in tree.items()}
-    if isinstance(tree, list):
-        return [_through(child, directive) for child in tree]
-    return replace(tree, via=directive)
 
 
 def _refuse_leftovers(node: Any, path: Path, origins: Origins) -> None:

@@ -86,7 +86,7 @@ def secrets_said(config: Config) -> frozenset[str]:
 
 def masked(write: Write, secrets: frozenset[str]) -> Write:
     """`write` as it may be printed."""
-    if write.kind in ("directive", "rename"):
+    if write.kind not in ("value", "default"):
         return write
     if is_reference(write.said):
         return write  # a name, no secret, and what a reader is here for

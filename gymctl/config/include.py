@@ -17,7 +17,7 @@ from gymctl.config.problems import Problems
 from gymctl.config.roots import SearchRoots
 from gymctl.errors import ConfigPathNotFoundError, MalformedConfigPathsError
 
-_REASONING_GYM = {
+REASONING_GYM = {
     "claude_code": "claude_code",
     "hermes": "hermes",
     "orchestrator": "langgraph_orchestrator",
@@ -32,7 +32,7 @@ _AGENT_CONFIGS = {
 }
 MOVED = {
     f"environments/reasoning_gym_{old}/config.yaml": f"environments/{new}_reasoning_gym/config.yaml"
-    for old, new in _REASONING_GYM.items()
+    for old, new in REASONING_GYM.items()
 } | {f"responses_api_agents/{old}": f"responses_api_agents/{new}" for old, new in _AGENT_CONFIGS.items()}
 """Paths of older configs, rewritten when the old file is gone."""
 

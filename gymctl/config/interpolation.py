@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,6 +74,32 @@ def resolved(merged: DictConfig, keys: Iterable[str], origins: Origins) -> dict[
                 f"`{key}` cannot be resolved: {_first_line(error)}", where=origins.where(key)
             ) from error
     return document
+
+
+def value_at(document: Mapping[Any, Any], path: Path) -> Any:
+    """One value of a document that may still hold `${…}`; None where it is absent or not to be resolved."""
+    node: Any = document
+    for step in path:
+        if isinstance(node, str) and "${" in node:
+            return _resolved_at(document, path)
+        if not isinstance(node, Mapping) or step not in node:
+            return None
+        node = node[step]
+    text = node if isinstance(node, list) else [node]
+    if any(isinstance(item, str) and "${" in item for item in text):
+        return _resolved_at(document, path)
+    return None if node == MISSING else node
+
+
+def _resolved_at(document: Mapping[Any, Any], path: Path) -> Any:
+    node: Any = OmegaConf.create(dict(document))
+    try:
+        for step in path:
+            node = node[step]
+        is_container = isinstance(node, (DictConfig, ListConfig))
+        return OmegaConf.to_container(node, resolve=True) if is_container else node
+    except (OmegaConfBaseException, RecursionError, KeyError, TypeError):
+        return None
 
 
 def _walk(node: Any, raw: Any, path: Path, names: list[str]) -> Iterable[Open]:

@@ -6,14 +6,10 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
-
-from omegaconf import DictConfig, OmegaConf
+from typing import Any
 
 from gymctl.config import (
-    building,
     datasets,
-    directives,
     environments,
     evaluation,
     folders,
@@ -22,14 +18,15 @@ from gymctl.config import (
     instances,
     interpolation,
     overrides,
+    pairing,
     ports,
     project,
     references,
     relays,
-    renames,
     selectors,
+    shaping,
+    standins,
 )
-from gymctl.config.directives import Directive
 from gymctl.config.files import Layer, display, read
 from gymctl.config.global_keys import RESERVED
 from gymctl.config.instances import UNKNOWN_PORT, Instance
@@ -37,13 +34,11 @@ from gymctl.config.masking import secrets_of
 from gymctl.config.merge import merge
 from gymctl.config.model import Config, Origin, ServerBlock
 from gymctl.config.origins import Origins
-from gymctl.config.origins import Path as KeyPath
 from gymctl.config.overrides import Override
 from gymctl.config.problems import Problems
 from gymctl.config.roots import SearchRoots
 from gymctl.config.writers import Writers
 from gymctl.contract.servers import HEAD_PORT
-from gymctl.errors import UsageError
 
 ENV_FILE = "env.yaml"
 
@@ -64,6 +59,9 @@ class Selection:
     model_url: str | None = field(default=None, repr=False)
     model_api_key: str | None = field(default=None, repr=False)
     project: str | None = None
+    allow_unsupported_pairing: bool = False
+    needs_model: bool = True
+    """False for commands that only look: where no model is chosen, a placeholder stands in for it."""
 
 
 def load(
@@ -79,26 +77,36 @@ def load(
     ConfigError (ConfigErrors for several) or, for the command line itself, UsageError; nothing is started,
     written or bound. Afterwards `problems`, when given, holds what was found, also after an error.
     """
-    _refuse_unsupported(selection)
     problems = problems or Problems()
     cwd = (cwd or Path.cwd()).resolve()
-    roots = SearchRoots.of(cwd, os.environ if environ is None else environ, selection.search_dir)
+    environ = os.environ if environ is None else environ
+    roots = SearchRoots.of(cwd, environ, selection.search_dir)
 
     sources = _read(selection, roots, cwd, problems)
     problems.stop()
     with problems.noted():
-        merged, origins, writers = _merged(sources)
-        document = interpolation.resolve(merged, origins, problems)
+        shaped = shaping.shape(
+            sources.layers,
+            sources.top,
+            sources.included.entries,
+            agent_type=selection.agent_type,
+            environ=environ,
+            problems=problems,
+        )
+        origins = shaped.origins
+        document = interpolation.resolve(shaped.merged, origins, problems)
+    standins.fold(document, origins.tree)
 
     settings = globals.settings(document, origins, problems)
     found = instances.find(document, RESERVED, origins, problems)
     instances.refuse_empty(found, len(sources.included.files), problems)
     found = relays.add(document, found, problems)
+    pairing.check_models(found, document, origins, environ, problems)
     references.check(found, instances.names(document), origins, problems)
     environments.check(found, origins, problems)
     head_host, head_port = _fill(document, found, cwd, origins, problems)
     declared = datasets.find(found, roots, origins, problems)
-    servers = dict(_blocks(found, roots, origins, problems))
+    servers = dict(_blocks(found, roots, origins, selection, problems))
     problems.stop()
     return Config(
         project=project.project_name(
@@ -113,7 +121,7 @@ def load(
         files=sources.files,
         search_roots=roots.folders,
         origins=origins.flat(document),
-        writers=writers(document),
+        writers=Writers(shaped.layers, document, shaped.changes),
         secrets=secrets_of(document),
         warnings=tuple(problems.warnings),
         includes=sources.included.below,
@@ -137,10 +145,11 @@ def bare(
 
 @dataclass(frozen=True)
 class _Sources:
-    """All that was read, lowest rank first: included files, env.yaml, the command line."""
+    """All that was read: files and env.yaml, lowest rank first, and on top the command line."""
 
     included: include.Included
     layers: tuple[Layer, ...]
+    top: Layer
     files: tuple[Path, ...]
 
 
@@ -163,28 +172,16 @@ def _read(selection: Selection, roots: SearchRoots, cwd: Path, problems: Problem
     with problems.collected():
         top = overrides.layer(overrides.with_dotted_ids(settings_given, ids))
     files = (*included.files, *([env_file[1]] if env_file else []))
-    return _Sources(included, (*layers, top), files)
+    stand_in = standins.layer((*layers, top)) if _is_model_open(selection) else None
+    if stand_in is not None:
+        layers.insert(0, stand_in)
+        problems.warn(standins.told(stand_in))
+    return _Sources(included, tuple(layers), top, files)
 
 
-def _merged(
-    sources: _Sources,
-) -> tuple[DictConfig, Origins, Callable[[Mapping[str, Any]], Writers]]:
-    """The merged tree with its origins, directives applied; `writers` waits for the final document."""
-    merged, origins = merge(sources.layers)
-    merged["config_paths"] = list(sources.included.entries)
-    moved, followed = (), {}
-    if any(directives.are_in(layer.values) for layer in sources.layers):
-        merged, origins, moved, followed = _directed(merged, origins)
-    return merged, origins, lambda document: Writers(sources.layers, document, moved, followed)
-
-
-def _refuse_unsupported(selection: Selection) -> None:
-    if selection.agent_type is not None:
-        raise UsageError(
-            "--agent-type is not supported yet",
-            where="--agent-type",
-            hint="name a config that uses this agent",
-        )
+def _is_model_open(selection: Selection) -> bool:
+    chosen = (selection.model_type, selection.model, selection.model_url, selection.model_api_key)
+    return not selection.needs_model and all(value is None for value in chosen)
 
 
 def _command_line(selection: Selection, problems: Problems) -> tuple[list[Override], list[str] | None]:
@@ -195,6 +192,8 @@ def _command_line(selection: Selection, problems: Problems) -> tuple[list[Overri
         "--model": ("policy_model_name", selection.model),
     }
     given = [Override.flag(flag, key, value) for flag, (key, value) in flags.items() if value is not None]
+    if selection.allow_unsupported_pairing:
+        given.append(Override("--allow-unsupported-pairing", (pairing.WAIVER,), True, must_be_new=True))
     parsed = [*given, *overrides.parse(selection.overrides, problems)]
     paths = [override for override in parsed if override.path == ("config_paths",)]
     others = [override for override in parsed if override.path != ("config_paths",)]
@@ -222,6 +221,7 @@ def _entries(
         (selectors.ENVIRONMENT, selection.environment),
         (selectors.RESOURCES_SERVER, selection.resources_server),
         (selectors.MODEL_TYPE, (selection.model_type,) if selection.model_type else ()),
+        (selectors.AGENT_TYPE, (selection.agent_type,) if selection.agent_type else ()),
     )
     for kind, values in named:
         for value in values:
@@ -235,16 +235,6 @@ def _entries(
     if env_file is None:
         return [], "command line"
     return include.entries_of(env_file[0]), env_file[0].name
-
-
-def _directed(
-    merged: DictConfig, origins: Origins
-) -> tuple[DictConfig, Origins, tuple[Directive, ...], dict[KeyPath, Directive]]:
-    """The tree after directives, with environment servers following the agents that these moved."""
-    frozen = cast(dict[Any, Any], OmegaConf.to_container(merged, resolve=False))
-    applied = building.apply(frozen, origins.tree)
-    followed = renames.follow(applied, frozen)
-    return OmegaConf.create(applied.document), Origins(applied.tree), applied.directives, followed
 
 
 def _fill(
@@ -276,11 +266,13 @@ def _fill(
 
 
 def _blocks(
-    found: list[Instance], roots: SearchRoots, origins: Origins, problems: Problems
+    found: list[Instance], roots: SearchRoots, origins: Origins, selection: Selection, problems: Problems
 ) -> Iterator[tuple[str, ServerBlock]]:
     for instance in found:
+        has_folder = selection.needs_model or instance.implementation != standins.DUMMY
         with problems.collected(*instance.path):
-            yield instance.name, _block(instance, folders.find(instance, roots, origins))
+            folder = folders.find(instance, roots, origins) if has_folder else Path()
+            yield instance.name, _block(instance, folder)
 
 
 def _block(instance: Instance, folder: Path) -> ServerBlock:

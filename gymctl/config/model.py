@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,7 +22,11 @@ class Origin:
     line: int | None = None
     column: int | None = None
     via: Origin | None = None
-    """The directive that brought the value from where it was written to where it is."""
+    """The directive (or flag) that brought the value from where it was written to where it is."""
+
+    def through(self, place: Origin) -> Origin:
+        """The same writer; `place` brought the value one step further."""
+        return replace(self, via=place if self.via is None else self.via.through(place))
 
     def __str__(self) -> str:
         place = (self.source, self.line, self.column)
@@ -44,9 +48,9 @@ class Write:
 
     origin: Origin
     said: Any
-    """In clear. Of a directive: its text."""
+    """In clear. Of anything but a value or default: what happened, in words or in the directive's text."""
     key: str
-    kind: Literal["value", "directive", "rename", "default"] = "value"
+    kind: Literal["value", "directive", "rename", "composed", "alias", "default"] = "value"
 
 
 @dataclass(frozen=True, slots=True)

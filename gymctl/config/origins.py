@@ -40,6 +40,24 @@ def uniform(value: object, origin: Origin) -> OriginTree:
     return origin
 
 
+def below(tree: OriginTree, step: object) -> OriginTree:
+    """The origins one step down; of a value that came in through an interpolation: those of the reference."""
+    if isinstance(tree, Origin):
+        return tree
+    if isinstance(tree, list):
+        return tree[step] if isinstance(step, int) and step < len(tree) else DEFAULT
+    return tree[step] if step in tree else tree.get(REST, DEFAULT)
+
+
+def through(tree: OriginTree, place: Origin) -> OriginTree:
+    """The same writers; `place` is why their values are where they are now."""
+    if isinstance(tree, dict):
+        return {key: through(child, place) for key, child in tree.items()}
+    if isinstance(tree, list):
+        return [through(child, place) for child in tree]
+    return tree.through(place)
+
+
 def leaves(value: object, path: Path = ()) -> Iterator[tuple[Path, object]]:
     """Every scalar (and empty container) below `value` with its path, in document order."""
     if isinstance(value, Mapping) and value:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from gymctl.config import references
+from gymctl.config.agents import relay_id
 from gymctl.config.instances import Instance
 from gymctl.config.problems import Problems
 from gymctl.errors import AgentWithoutEnvironmentServerError
-
-SUFFIX = "_environment_server"
 
 
 def add(document: dict[str, Any], instances: list[Instance], problems: Problems) -> list[Instance]:
@@ -20,11 +19,14 @@ def add(document: dict[str, Any], instances: list[Instance], problems: Problems)
         if instance.kind == "environment_servers"
         for agent in references.agents_of(instance)
     }
-    alone = [
-        instance
-        for instance in instances
-        if instance.kind == "responses_api_agents" and instance.name not in fronted
-    ]
+    alone = sorted(
+        (
+            instance
+            for instance in instances
+            if instance.kind == "responses_api_agents" and instance.name not in fronted
+        ),
+        key=lambda instance: instance.name,
+    )
     if not alone:
         return instances
     blocks = {}
@@ -51,22 +53,6 @@ def add(document: dict[str, Any], instances: list[Instance], problems: Problems)
         for name, block in blocks.items()
     ]
     return [*instances, *generated]
-
-
-def relay_id(agent: str, implementation: str, taken: set[str]) -> str:
-    """`desk_simple_agent` of type simple_agent -> `desk_environment_server`; never one of `taken`."""
-    for ending in (f"_{implementation}", implementation, "_agent"):
-        if agent.endswith(ending):
-            stem = agent[: -len(ending)]
-            break
-    else:
-        stem = agent
-    name = f"{stem}{SUFFIX}"
-    if name in taken:
-        name = f"{agent}{SUFFIX}"
-    while name in taken:
-        name += SUFFIX
-    return name
 
 
 def _block(agent: str) -> dict[str, Any]:

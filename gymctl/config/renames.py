@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
+from gymctl.config.agents import AGENTS
 from gymctl.config.building import Applied
 from gymctl.config.directives import Directive
-from gymctl.config.model import Origin
+from gymctl.config.model import Origin, Write
 from gymctl.config.origins import Origins, OriginTree, Path, dotted
 from gymctl.errors import AmbiguousAgentRenameError
 
-AGENTS = "responses_api_agents"
 ENVIRONMENTS = "environment_servers"
 
 
-def follow(applied: Applied, frozen: dict[Any, Any]) -> dict[Path, Directive]:
-    """Rewrite references to moved agents in `applied`; which leaves follow which directive.
+def follow(applied: Applied, frozen: dict[Any, Any]) -> dict[Path, Write]:
+    """Rewrite references to moved agents in `applied`; returns the leaves that follow, and what they follow.
 
     Raises AmbiguousAgentRenameError when a referenced agent went to several new names.
     """
     moves = _moves(applied, frozen)
-    followed: dict[Path, Directive] = {}
+    followed: dict[Path, Write] = {}
     if not moves:
         return followed
     origins = Origins(applied.tree)
-    for path, reference in _references(applied.document):
+    for path, reference in references(applied.document):
         old = reference["name"]
         if old not in moves:
             continue
@@ -35,8 +34,8 @@ def follow(applied: Applied, frozen: dict[Any, Any]) -> dict[Path, Directive]:
             raise _ambiguous(old, moves[old], where, origins)
         directive = moves[old][0]
         reference["name"] = directive.target[0]
-        _note(applied.tree, where, directive.origin)
-        followed[where] = directive
+        note(applied.tree, where, directive.origin)
+        followed[where] = Write(directive.origin, directive.said, dotted(where), "rename")
     return followed
 
 
@@ -55,7 +54,7 @@ def _moves(applied: Applied, frozen: dict[Any, Any]) -> dict[str, list[Directive
     return moves
 
 
-def _references(document: dict[Any, Any]) -> Iterator[tuple[Path, dict[str, Any]]]:
+def references(document: dict[Any, Any]) -> Iterator[tuple[Path, dict[str, Any]]]:
     """Direct fields of environment servers that name an agent, as `references.agents_of` counts them."""
     for instance, block in document.items():
         implementations = block.get(ENVIRONMENTS) if isinstance(block, dict) else None
@@ -67,12 +66,13 @@ def _references(document: dict[Any, Any]) -> Iterator[tuple[Path, dict[str, Any]
                     yield (instance, ENVIRONMENTS, implementation, name), value
 
 
-def _note(tree: dict[Any, OriginTree], path: Path, directive: Origin) -> None:
+def note(tree: dict[Any, OriginTree], path: Path, place: Origin) -> None:
+    """Remember that `place` changed the value at `path`."""
     node: Any = tree
     for step in path[:-1]:
         node = node.get(step) if isinstance(node, dict) else None
     if isinstance(node, dict) and isinstance(node.get(path[-1]), Origin):
-        node[path[-1]] = replace(node[path[-1]], via=directive)
+        node[path[-1]] = node[path[-1]].through(place)
 
 
 def _ambiguous(

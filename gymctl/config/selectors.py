@@ -49,6 +49,7 @@ BENCHMARK = SelectorKind("--benchmark", "benchmarks", has_configs_folder=False)
 ENVIRONMENT = SelectorKind("--environment", "environments", has_configs_folder=False)
 RESOURCES_SERVER = SelectorKind("--resources-server", "resources_servers", has_configs_folder=True)
 MODEL_TYPE = SelectorKind("--model-type", "responses_api_models", has_configs_folder=True)
+AGENT_TYPE = SelectorKind("--agent-type", "responses_api_agents", has_configs_folder=True)
 
 
 def resolve(kind: SelectorKind, value: str, roots: SearchRoots) -> tuple[Path, str | None]:

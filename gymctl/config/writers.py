@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from gymctl.config.composition import Swap
 from gymctl.config.directives import VALUE, Directive
 from gymctl.config.files import Layer
 from gymctl.config.model import Origin, Write
 from gymctl.config.origins import DEFAULT, MISSING, OriginTree, Path, dotted, leaves
 
 _COMMAND_LINE = Origin("command line")
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What was done to the merged layers before they were resolved."""
+
+    directives: Sequence[Directive] = ()
+    swaps: Sequence[Swap] = ()
+    held: Layer = field(default_factory=lambda: Layer("command line"))
+    """Overrides for the agents that the swaps made."""
+    written: Mapping[Path, Sequence[Write]] = field(default_factory=dict)
+    """Values that followed an agent to its new id."""
 
 
 class Writers(Mapping[str, tuple[Write, ...]]):
@@ -21,13 +35,15 @@ class Writers(Mapping[str, tuple[Write, ...]]):
         self,
         layers: Sequence[Layer],
         document: Mapping[str, Any],
-        directives: Sequence[Directive] = (),
-        followed: Mapping[Path, Directive] | None = None,
+        changes: Changes | None = None,
     ) -> None:
+        changes = changes or Changes()
         self._layers = tuple(layers)
         self._document = document
-        self._directives = {item.target: item for item in directives}
-        self._followed = followed or {}
+        self._directives = {item.target: item for item in changes.directives}
+        self._written = changes.written
+        self._swaps = {swap.new[0]: swap for swap in changes.swaps}
+        self._held = changes.held
 
     @cached_property
     def _leaves(self) -> dict[str, tuple[Path, object]]:
@@ -43,14 +59,21 @@ class Writers(Mapping[str, tuple[Write, ...]]):
         path, value = self._leaves[key]
         if path[0] == "config_paths":
             return self._of_included(path, value)
-        writes = self._history(path)
-        if path in self._followed:
-            directive = self._followed[path]
-            writes.append(Write(directive.origin, directive.said, dotted(path), "rename"))
+        swap = self._swaps.get(str(path[0]))
+        writes = self._history(path) if swap is None else self._composed(swap, path)
+        writes += self._written.get(path, ())
         is_filled = bool(writes) and writes[-1].kind == "value" and writes[-1].said is None
         if not writes or (is_filled and value is not None):
             writes.append(Write(DEFAULT, value, key, "default"))
         return tuple(writes)
+
+    def _composed(self, swap: Swap, path: Path) -> list[Write]:
+        """Of an agent that took another's place: what either said, the swap, what was held back for it."""
+        writes = self._history(swap.before(path))
+        if not writes and path[:3] != swap.new:
+            return writes
+        moved = [Write(swap.origin, swap.said, swap.new[0], "composed")] if writes else []
+        return [*writes, *moved, *(write for _, write in _said([self._held], path))]
 
     def _history(self, path: Path) -> list[Write]:
         """A directive beside siblings ranks below them; one that is the whole value, above what it replaced.

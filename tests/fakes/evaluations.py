@@ -46,6 +46,58 @@ def scripted_weather_is_scored(folder: Path, runtime: str) -> None:
     assert metrics["agent_metrics"]["num_repeats"] == 2
 
 
+PARROT = """\
+from gymctl.servers import AgentConfig, AgentServer
+
+
+class ParrotConfig(AgentConfig):
+    answer: str
+
+
+class Parrot(AgentServer):
+    config: ParrotConfig
+
+    async def respond(self, params, turn):
+        content = [{"type": "output_text", "text": self.config.answer, "annotations": []}]
+        message = {"type": "message", "id": "m", "role": "assistant", "content": content}
+        base = {"id": "r", "object": "response", "created_at": 0, "model": "none", "tools": []}
+        return {**base, "output": [message], "parallel_tool_calls": True, "tool_choice": "auto"}
+
+
+app = Parrot.app()
+"""
+PARROT_CONFIG = """\
+parrot_agent:
+  responses_api_agents:
+    parrot_agent:
+      entrypoint: app.py
+      resources_server:
+        type: resources_servers
+        name: ???
+      answer: I do not know.
+"""
+
+
+def another_agent_takes_the_place(folder: Path, runtime: str) -> None:
+    """`--agent-type` with an agent of the user's own folder, whose settings are overridden by its new id."""
+    server = folder / "responses_api_agents" / "parrot_agent"
+    (server / "configs").mkdir(parents=True)
+    (server / "app.py").write_text(PARROT)
+    (server / "requirements.txt").write_text("# nothing\n")
+    (server / "configs" / "parrot_agent.yaml").write_text(PARROT_CONFIG)
+    answer = "++weather_parrot_agent.responses_api_agents.parrot_agent.answer='It rains, or not.'"
+    done = gymctl(
+        *("eval", "weather", "--agent-type", "parrot_agent", "--runtime", runtime, answer),
+        *("-o", "out.jsonl", "--limit", "3"),
+        cwd=folder,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "reward      0.000" in done.stdout
+    records = read_lines(folder / "out.jsonl")
+    texts = [record["response"]["output"][0]["content"][0]["text"] for record in records]
+    assert texts == ["It rains, or not."] * 3
+
+
 def small_model_is_evaluated(folder: Path, runtime: str) -> None:
     """A real model on real tasks, as in the demo: token ids and log probabilities come along."""
     done = gymctl(

@@ -91,7 +91,8 @@ def test_secrets_are_not_printed_without_somebody_to_ask(folder) -> None:
         (["jugde.yaml"], 1, "`jugde.yaml` not found"),
         (["--benchmark", "nothing-like-it"], 2, "unknown value for --benchmark"),
         (["judge.yaml", "a=1"], 1, "without + or ++"),
-        (["judge.yaml", "--agent-type", "x"], 2, "not supported yet"),
+        (["judge.yaml", "--agent-type", "x"], 2, "unknown value for --agent-type"),
+        (["judge.yaml", "--agent-type", "simple_agent"], 1, "no other agent with a resources server"),
         (["judge.yaml", "--project", "Not Good"], 2, "cannot be a project name"),
         (["judge.yaml", "--bogus"], 2, "--bogus"),
         ([], 1, "no configuration was named"),
@@ -103,6 +104,40 @@ def test_each_mistake_has_one_message_and_its_exit_code(folder, arguments, code,
     assert text in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
+
+
+def test_a_benchmark_is_shown_without_a_model_and_says_so(folder) -> None:
+    done = run(folder, "config", "show", "arithmetic", "--json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert list(document["policy_model"]["responses_api_models"]) == ["dummy_model"]
+    assert done.stderr.count("no model was chosen") == 1
+    up = run(folder, "up", "arithmetic", "--dry-run")
+    assert (up.returncode, up.stdout) == (1, "")
+
+
+def test_show_and_explain_know_the_swapped_agent(folder) -> None:
+    chosen = ("weather", "--agent-type", "simple_agent")
+    done = run(folder, "config", "show", "--json", *chosen)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["agent_map"] == {"weather_agent": "weather_simple_agent"}
+    told = run(folder, "config", "explain", "agent_map.weather_agent", *chosen)
+    assert told.stdout.splitlines() == [
+        "agent_map.weather_agent = weather_simple_agent",
+        "> --agent-type simple_agent  simple_agent takes the place of weather_agent",
+    ]
+    peers = run(folder, "env", "resolve", "--benchmark", *chosen, program="gymctl.cli.peer:gym")
+    assert "weather_simple_agent" in peers.stdout
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [("gymctl.cli.main:main", ("eval",)), ("gymctl.cli.peer:gym", ("eval", "run", "-o", "o.jsonl"))],
+)
+def test_a_running_project_keeps_its_agent(folder, program, words) -> None:
+    done = run(folder, *words, "--no-serve", "--agent-type", "simple_agent", program=program)
+    assert done.returncode == 2
+    assert "--agent-type and --no-serve do not go together" in done.stderr
 
 
 def test_gym_env_resolve_prints_the_same(folder) -> None:

@@ -25,6 +25,10 @@ def test_the_scripted_benchmark_has_its_known_score(folder: Path) -> None:
     evaluations.scripted_weather_is_scored(folder, "process")
 
 
+def test_another_agent_runs_the_benchmark(folder: Path) -> None:
+    evaluations.another_agent_takes_the_place(folder, "process")
+
+
 def test_a_real_small_model_is_evaluated(folder: Path) -> None:
     evaluations.small_model_is_evaluated(folder, "process")
 

@@ -20,6 +20,14 @@ from gymctl.errors import UsageError
         ("env start +config_paths=[a.yaml] --search-dir=x", "up --search-dir x +config_paths=[a.yaml]"),
         ("-v env start --benchmark gsm8k", "up --benchmark gsm8k +verbose=true"),
         ("env start --benchmark gsm8k -v", "up --benchmark gsm8k +verbose=true"),
+        (
+            "env start --benchmark gsm8k --agent-type simple_agent --allow-unsupported-pairing",
+            "up --benchmark gsm8k --agent-type simple_agent --allow-unsupported-pairing",
+        ),
+        (
+            "env start --benchmark gsm8k +allow_unsupported_pairing=true",
+            "up --benchmark gsm8k +allow_unsupported_pairing=true",
+        ),
         ("env status", "ps"),
         ("env status --json", "ps --json"),
         ("--json env status", "ps --json"),

@@ -24,6 +24,7 @@ def roots(tmp_path: Path) -> SearchRoots:
         "resources_servers/quiz/configs/quiz.yaml",
         "responses_api_models/vllm_model/configs/vllm_model.yaml",
         "responses_api_models/vllm_model/configs/long.yaml",
+        "responses_api_agents/desk_agent/configs/fast.yaml",
     ):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -40,6 +41,7 @@ def roots(tmp_path: Path) -> SearchRoots:
         (selectors.ENVIRONMENT, "desk", "environments/desk/config.yaml"),
         (selectors.RESOURCES_SERVER, "quiz", "resources_servers/quiz/configs/quiz.yaml"),
         (selectors.MODEL_TYPE, "vllm_model", "responses_api_models/vllm_model/configs/vllm_model.yaml"),
+        (selectors.AGENT_TYPE, "desk_agent/fast", "responses_api_agents/desk_agent/configs/fast.yaml"),
         (selectors.MODEL_TYPE, "vllm_model/long", "responses_api_models/vllm_model/configs/long.yaml"),
     ],
 )

@@ -175,7 +175,8 @@ AGENT = "{id}: {{responses_api_agents: {{{type}: {{entrypoint: app.py}}}}}}\n"
         ("desk_simple_agent", "simple_agent", "desk_environment_server"),
         ("support_agent", "simple_agent", "support_environment_server"),
         ("xyz", "simple_agent", "xyz_environment_server"),
-        ("simple_agent", "simple_agent", "_environment_server"),
+        ("simple_agent", "simple_agent", "simple_agent_environment_server"),
+        ("desk__simple_agent", "simple_agent", "desk_environment_server"),
     ],
 )
 def test_relay_ids(bench, agent, implementation, relay) -> None:

@@ -1,0 +1,90 @@
+"""Layers -> the tree that is resolved: merge, directives, another agent, old names (CONTRACT 1.11)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from omegaconf import DictConfig, OmegaConf
+
+from gymctl.config import agents, aliases, building, composition, directives, held, renames
+from gymctl.config.composition import Asked
+from gymctl.config.files import Layer
+from gymctl.config.merge import merge
+from gymctl.config.model import Write
+from gymctl.config.origins import Origins, Path
+from gymctl.config.problems import Problems
+from gymctl.config.writers import Changes
+
+
+@dataclass(frozen=True)
+class Shaped:
+    """The tree, interpolations kept, with the writer of each leaf; and what was done to the layers."""
+
+    merged: DictConfig
+    origins: Origins
+    layers: tuple[Layer, ...]
+    changes: Changes
+
+
+def shape(
+    layers: Sequence[Layer],
+    top: Layer,
+    entries: Sequence[str],
+    *,
+    agent_type: str | None,
+    environ: Mapping[str, str],
+    problems: Problems,
+) -> Shaped:
+    """`layers` are files and env.yaml, `top` is the command line, `entries` the final `config_paths`."""
+    now, waiting = held.split(layers, top)
+    warnings: list[str] = []
+    shaped = _shape(layers, Asked(agent_type, now, waiting, environ, warnings.append), entries)
+    if waiting.values and not shaped.changes.swaps:
+        # No agent is composed after all (the command line binds the standalone one): nothing has to wait.
+        warnings.clear()
+        asked = Asked(agent_type, top, Layer(top.name), environ, warnings.append)
+        shaped = _shape(layers, asked, entries)
+    for warning in warnings:
+        problems.warn(warning)
+    return shaped
+
+
+def _shape(layers: Sequence[Layer], asked: Asked, entries: Sequence[str]) -> Shaped:
+    everything = (*layers, asked.now)
+    merged, origins = merge(everything)
+    merged["config_paths"] = list(entries)
+    is_directed = any(directives.are_in(layer.values) for layer in everything)
+    if not is_directed and not _is_rebuilt(merged, everything):
+        return Shaped(merged, origins, everything, Changes())
+    document = cast(dict[Any, Any], OmegaConf.to_container(merged, resolve=False))
+    tree = origins.tree
+    done: tuple[directives.Directive, ...] = ()
+    written: list[Mapping[Path, Write]] = []
+    if is_directed:
+        applied = building.apply(document, tree)
+        written.append(renames.follow(applied, document))
+        document, tree, done = applied.document, applied.tree, applied.directives
+    composed = composition.compose(document, tree, asked)
+    written += [composed.written, aliases.apply(document, tree, asked.warn)]
+    changes = Changes(done, composed.swaps, asked.held, _by_path(written))
+    return Shaped(OmegaConf.create(document), Origins(tree), everything, changes)
+
+
+def _is_rebuilt(merged: DictConfig, layers: Sequence[Layer]) -> bool:
+    """May an agent be swapped, or have an old name? (Else the merged tree stays as it is: that is faster.)"""
+    routes = [layer.values.get("agent_map") for layer in layers]
+    return (
+        any(agent.is_standalone for layer in layers for agent in agents.find(layer.values))
+        or aliases.are_in(merged)
+        or any(aliases.are_in(one) for one in routes if isinstance(one, dict))
+    )
+
+
+def _by_path(written: Sequence[Mapping[Path, Write]]) -> dict[Path, list[Write]]:
+    found: dict[Path, list[Write]] = {}
+    for one in written:
+        for path, write in one.items():
+            found.setdefault(path, []).append(write)
+    return found
