@@ -46,6 +46,11 @@ def _as_list(value: object) -> object:
     return [part for part in value.split(",") if part] if isinstance(value, str) else value
 
 
+def is_on(value: object) -> bool:
+    """Of a switch that takes any value (CONTRACT 1.14): anything but nothing, `0` and `false`."""
+    return bool(value) and str(value).lower() not in ("0", "false")
+
+
 Whole = Annotated[int, BeforeValidator(_no_boolean)]
 Seconds = Annotated[float, BeforeValidator(_no_boolean), Field(ge=0, allow_inf_nan=False)]
 Text = Annotated[str, Field(min_length=1)]
@@ -62,7 +67,7 @@ class Skills(BaseModel):
 
 
 class EvaluationSettings(BaseModel):
-    """Every key of CONTRACT 9.2 under its own name."""
+    """Every key of CONTRACT 9.2 under its own name, and the waiver of 1.14 that concerns rows."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -96,6 +101,7 @@ class EvaluationSettings(BaseModel):
     environment_routing_mode: Literal["agent", "legacy", "taskset"] = "agent"
     environment_server_name: Text | None = None
     environment_server_routes: Annotated[dict[str, Text], BeforeValidator(_without_nulls)] = {}
+    allow_unsupported_pairing: Annotated[bool, BeforeValidator(is_on)] = False
     dispatch_budget_s: Seconds | None = None
     drain_margin_s: Seconds | None = None
     dispatch_longest_first: StrictBool = False

@@ -40,6 +40,8 @@ class ServerEntry(BaseModel):
     address: Address
     references: Mapping[str, str] = {}
     datasets: tuple[dict[str, Any], ...] = ()
+    allowed_agents: tuple[str, ...] = ()
+    """Of a resources server: the implementations whose rollouts it scores. Empty: all."""
 
     @property
     def kind(self) -> ServerKind:
@@ -108,4 +110,12 @@ def _entry(name: str, block: object) -> ServerEntry | None:
         ),
         references=references,
         datasets=tuple(dict(row) for row in datasets),
+        allowed_agents=_names(settings.get("allowed_agents")),
     )
+
+
+def _names(value: object) -> tuple[str, ...]:
+    """A list of names, or a single one (CONTRACT 1.16)."""
+    if isinstance(value, str):
+        return (value,)
+    return tuple(map(str, value)) if isinstance(value, list) else ()

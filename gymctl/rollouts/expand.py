@@ -123,6 +123,8 @@ class Plan:
             try:
                 row = self._prepared(source_row)
                 key, routes = self.router.key(row), self.router.routes(row)
+                for route in routes:
+                    self.router.check_pairing(route, row)
             except ConfigError as error:
                 on_problem(_placed(error, source_row.where))
                 continue

@@ -46,6 +46,8 @@ class Routing:
     server: str | None = None
     taskset_servers: Mapping[str, str] = field(default_factory=dict)
     """Taskset of a materialized row -> environment server, in every mode."""
+    allows_any_pairing: bool = False
+    """Resources servers that name the agents they accept are not asked."""
 
 
 def named_agent(row: Row) -> str | None:
@@ -91,6 +93,24 @@ class Router:
         key = self.key(row)
         fanned = self.routing.fan_out.get(key, ()) if key is not None else ()
         return [self._of_setting(f"fan_out.{key}", agent) for agent in fanned] or [self._of_row(row)]
+
+    def check_pairing(self, route: Route, row: Row) -> None:
+        """Raises a ConfigError when a resources server would score an agent that it does not accept."""
+        if route.agent is None or self.routing.allows_any_pairing or route.agent not in self._table:
+            return
+        agent = self._table[route.agent]
+        own, servers = agent.references, self._table[route.server].references
+        scoring = (row.get("task_source"), own.get("resources_server"), servers.get("resources_server"))
+        for name in scoring:
+            accepted = (
+                self._table[name].allowed_agents if isinstance(name, str) and name in self._table else ()
+            )
+            if accepted and agent.address.implementation not in accepted:
+                raise ConfigError(
+                    f"`{agent.name}` runs `{agent.address.implementation}`, "
+                    f"and `{name}` accepts only: {', '.join(accepted)}",
+                    hint="++allow_unsupported_pairing=true runs them all the same",
+                )
 
     def key(self, row: Row) -> str | None:
         """The name by which settings speak of a row, before any of them sends it elsewhere."""

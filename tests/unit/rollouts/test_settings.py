@@ -213,6 +213,29 @@ def test_a_planned_row_finds_the_same_server_without_the_settings(plan: Planner)
         assert Router(agents("a", "b")).route(attempt.row) == attempt.route
 
 
+@pytest.mark.parametrize("asked", [{"agent_map": {"_default": "b"}}, {"fan_out": {"a": ["a", "b"]}}])
+def test_an_agent_that_the_verifier_does_not_accept_is_refused(plan: Planner, asked: Any) -> None:
+    servers = dict(agents("a", "b").servers)
+    other = Address(kind="responses_api_agents", implementation="other", host="127.0.0.1", port=1)
+    servers["b"] = servers["b"].model_copy(update={"address": other})
+    servers["tools"] = servers["tools"].model_copy(update={"allowed_agents": ("x",)})
+    table = ServerTable(servers=servers)
+    assert plan([row()], table=table).check().rollouts == 1
+    error = problem(plan([row()], Routing(**asked), table=table))
+    assert error.what == "`b` runs `other`, and `tools` accepts only: x"
+    assert plan([row()], Routing(**asked, allows_any_pairing=True), table=table).check().rollouts > 0
+
+
+def test_allowed_agents_are_read_as_a_list_or_one_name() -> None:
+    def allowed(value: Any) -> tuple[str, ...]:
+        block = {"host": "h", "port": 1, "allowed_agents": value}
+        return ServerTable.from_document({"tools": {"resources_servers": {"x": block}}})[
+            "tools"
+        ].allowed_agents
+
+    assert [allowed(value) for value in (["a", "b"], "a", None)] == [("a", "b"), ("a",), ()]
+
+
 def test_seeds_are_rollout_indices_inside_the_rows_own_extra_body(plan: Planner) -> None:
     rows = [row(params={"metadata": {"extra_body": '{"k": 1}', "m": "n"}}), row(text="x")]
     made = plan(rows, repeats=2, is_seeded=True)
