@@ -51,14 +51,14 @@ def kept(name: str | None) -> ProjectPaths | None:
 
 def secrets_of(paths: ProjectPaths) -> Collection[str]:
     """What must not be printed of a project: the secrets in its parts, which only its owner can read."""
-    import orjson
+    from pydantic_core import from_json
 
     from gymctl.config.masking import secrets_of as secrets_in
 
     found: set[str] = set()
     for path in paths.parts.glob("*.json"):
         try:
-            found |= secrets_in(orjson.loads(path.read_bytes()))
+            found |= secrets_in(from_json(path.read_bytes()))
         except (OSError, ValueError):
             continue
     return found

@@ -76,7 +76,15 @@ ModelApiKey = Annotated[
     typer.Option(
         "--model-api-key",
         metavar="KEY",
-        help="Key of the model (policy_api_key); env.yaml keeps it out of the process list.",
+        help="Key of the model (policy_api_key); env.yaml and --set-file keep it out of the process list.",
+    ),
+]
+SetFiles = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set-file",
+        metavar="KEY=FILE",
+        help="Set a key to the text of a file, unparsed: for keys and hard values. Repeatable.",
     ),
 ]
 Project = Annotated[
@@ -98,6 +106,7 @@ def _flags(
     model: Model = None,
     model_url: ModelUrl = None,
     model_api_key: ModelApiKey = None,
+    set_file: SetFiles = None,
     project: Project = None,
 ) -> None:
     """The parameters that `takes_selection` gives to a command, in the order of `--help`."""

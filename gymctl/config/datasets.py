@@ -10,7 +10,7 @@ from gymctl.config.model import Dataset
 from gymctl.config.names import suggestion
 from gymctl.config.origins import Origins
 from gymctl.config.problems import Problems
-from gymctl.config.roots import SearchRoots
+from gymctl.config.roots import SearchRoots, is_file
 from gymctl.errors import ConfigError
 
 TYPES = ("train", "validation", "example", "benchmark")
@@ -64,7 +64,7 @@ def _dataset(instance: Instance, entry: dict[str, Any], roots: SearchRoots) -> D
         name=entry["name"],
         type=entry["type"],
         jsonl_fpath=entry["jsonl_fpath"],
-        path=path if path is not None and path.is_file() else None,
+        path=path if path is not None and is_file(path) else None,
         num_repeats=entry.get("num_repeats", 1) or 1,
         prepare_script=entry.get("prepare_script"),
         settings=entry,

@@ -7,6 +7,7 @@ that stands twice must be reported with both lines.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -20,6 +21,15 @@ from gymctl.errors import ConfigError, Place
 
 _MAX_NODES = 1_000_000
 """Aliases are expanded; a nest of them could otherwise fill the memory."""
+MAX_DEPTH = 50
+"""Levels of one value. Real configs have a dozen; OmegaConf itself ends in a RecursionError near 80."""
+
+_YAML = "tag:yaml.org,2002:"
+_NO_SUCH_VALUE = (ValueError, LookupError, AttributeError, TypeError, ArithmeticError)
+"""What PyYAML lets through for a scalar that its tag does not fit: `!!int x`, a date that does not exist."""
+_QUOTES = "if text is meant, put it in quotes"
+_QUOTED_TEXT = re.compile(r"(undefined alias|for the tag) '[^']*'")
+"""Parts of PyYAML's texts that repeat the value; a key that starts with `*` or `!` must not be printed."""
 
 
 @dataclass(frozen=True)
@@ -47,13 +57,13 @@ def read(path: Path, name: str) -> Layer:
 
 def parse(content: bytes, name: str) -> Layer:
     try:
-        return _parse(content, name, _fast_loader())
-    except yaml.YAMLError:
-        # The C parser names neither the tab nor the token; the slow one says what a person can act on.
         try:
+            return _parse(content, name, _fast_loader())
+        except yaml.YAMLError:
+            # The C parser names neither the tab nor the token; the slow one says what a person can act on.
             return _parse(content, name, _loader())
-        except yaml.YAMLError as error:
-            raise _readable(error, name) from error
+    except yaml.YAMLError as error:
+        raise _readable(error, name) from error
     except RecursionError as error:
         raise ConfigError(f"`{name}` is nested too deeply", where=name) from error
 
@@ -83,6 +93,7 @@ class _Builder:
         self._loader = loader
         self._name = name
         self._open: set[int] = set()
+        """The containers around the current node."""
         self._count = 0
 
     def build(self, node: yaml.Node, mark: Any) -> tuple[Any, OriginTree]:
@@ -90,19 +101,23 @@ class _Builder:
         if self._count > _MAX_NODES:
             raise ConfigError(f"`{self._name}` expands to more than {_MAX_NODES} values", where=self._name)
         if isinstance(node, yaml.ScalarNode):
-            return self._loader.construct_object(node), Origin(self._name, mark.line + 1, mark.column + 1)
+            return self._scalar(node), Origin(self._name, mark.line + 1, mark.column + 1)
         if id(node) in self._open:
             raise ConfigError("a YAML alias contains itself", where=self._place(node))
+        if len(self._open) >= MAX_DEPTH:
+            raise ConfigError(
+                f"`{self._name}` is nested more than {MAX_DEPTH} levels deep", where=self._place(node)
+            )
         self._open.add(id(node))
         try:
-            if isinstance(node, yaml.MappingNode) and node.tag == "tag:yaml.org,2002:map":
+            if isinstance(node, yaml.MappingNode) and node.tag == f"{_YAML}map":
                 return self.mapping(node)
-            if isinstance(node, yaml.SequenceNode) and node.tag == "tag:yaml.org,2002:seq":
+            if isinstance(node, yaml.SequenceNode) and node.tag == f"{_YAML}seq":
                 built = [self.build(child, child.start_mark) for child in node.value]
                 return [value for value, _ in built], [origin for _, origin in built]
         finally:
             self._open.discard(id(node))
-        raise ConfigError(f"the YAML tag `{node.tag}` is not allowed in a config", where=self._place(node))
+        raise self._refused_tag(node)
 
     def mapping(self, node: yaml.MappingNode) -> tuple[dict[Any, Any], dict[Any, OriginTree]]:
         self._refuse_duplicates(node)
@@ -112,16 +127,30 @@ class _Builder:
         for key_node, child in node.value:
             if not isinstance(key_node, yaml.ScalarNode):
                 raise ConfigError("a mapping key must be a plain value", where=self._place(key_node))
-            key = self._loader.construct_object(key_node)
+            key = self._scalar(key_node)
             if not isinstance(key, (str, int, float, bool)):
                 raise ConfigError(f"`{key}` cannot be a mapping key", where=self._place(key_node))
             values[key], origins[key] = self.build(child, key_node.start_mark)
         return values, origins
 
+    def _scalar(self, node: yaml.ScalarNode) -> Any:
+        try:
+            value = self._loader.construct_object(node)
+        except _NO_SUCH_VALUE as error:
+            kind = node.tag.rsplit(":", 1)[-1]
+            raise ConfigError(
+                f"a value cannot be read as the YAML {kind} that it looks like",
+                where=self._place(node),
+                hint=_QUOTES,
+            ) from error
+        if isinstance(value, bytes):
+            raise self._refused_tag(node)
+        return value
+
     def _refuse_duplicates(self, node: yaml.MappingNode) -> None:
         first: dict[tuple[str, str], yaml.Node] = {}
         for key_node, _ in node.value:
-            if not isinstance(key_node, yaml.ScalarNode) or key_node.tag == "tag:yaml.org,2002:merge":
+            if not isinstance(key_node, yaml.ScalarNode) or key_node.tag == f"{_YAML}merge":
                 continue
             before = first.setdefault((key_node.tag, key_node.value), key_node)
             if before is not key_node:
@@ -131,6 +160,12 @@ class _Builder:
                     where=self._place(key_node),
                     hint="keep one of them; the other would be lost",
                 )
+
+    def _refused_tag(self, node: yaml.Node) -> ConfigError:
+        tag = f" `!!{node.tag[len(_YAML) :]}`" if node.tag.startswith(_YAML) else ""
+        return ConfigError(
+            f"the YAML tag{tag} is not allowed in a config", where=self._place(node), hint=_QUOTES
+        )
 
     def _place(self, node: yaml.Node) -> str:
         return _place(self._name, node)
@@ -144,7 +179,8 @@ def _readable(error: yaml.YAMLError, name: str) -> ConfigError:
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or str(error).splitlines()[0]
     where = name if mark is None else Place.at(name, mark.line + 1, mark.column + 1)
-    hint = None
+    problem, repeats = _QUOTED_TEXT.subn(r"\1", problem)
+    hint = _QUOTES if repeats or "cannot start any token" in problem else None
     if "\\t" in problem or "\t" in problem:
         hint = "YAML is indented with spaces; replace the tab"
     elif "'?'" in problem:

@@ -7,7 +7,7 @@ from pathlib import Path
 from gymctl.config.instances import Instance
 from gymctl.config.names import suggestion
 from gymctl.config.origins import Origins
-from gymctl.config.roots import SearchRoots
+from gymctl.config.roots import SearchRoots, is_file, is_folder
 from gymctl.errors import ConfigError
 
 _REQUIREMENTS = ("requirements.txt", "pyproject.toml")
@@ -34,9 +34,9 @@ def find(instance: Instance, roots: SearchRoots, origins: Origins) -> Path:
 
 
 def _lacks(folder: Path, entrypoint: str) -> str | None:
-    if not folder.is_dir():
+    if not is_folder(folder):
         return "no such folder"
-    if not (folder / entrypoint).is_file():
+    if not is_file(folder / entrypoint):
         return f"no {entrypoint}"
     if not any((folder / name).is_file() for name in _REQUIREMENTS):
         return f"neither {' nor '.join(_REQUIREMENTS)}"

@@ -59,13 +59,15 @@ def port_range(document: Mapping[str, Any]) -> tuple[int, int]:
     return (PORT_RANGE[0] if low is None else low, PORT_RANGE[1] if high is None else high)
 
 
-def fill_folders(document: dict[str, Any], cwd: FilePath) -> None:
+def fill_folders(document: dict[str, Any], cwd: FilePath, origins: Origins, problems: Problems) -> None:
     """`results_dir` and `cache_dir`, absolute."""
     for key, default in (("results_dir", "results"), ("cache_dir", "cache")):
         value = document.get(key)
-        document[key] = str(
-            cwd / FilePath(value if isinstance(value, str) and value else default).expanduser()
-        )
+        folder = FilePath(value if isinstance(value, str) and value else default)
+        try:
+            document[key] = str(cwd / folder.expanduser())
+        except RuntimeError:
+            problems.add(_wrong((key,), "names a home folder that does not exist", value, origins), key)
 
 
 def fill_skip_verification(document: Mapping[str, Any], agents: list[dict[str, Any]]) -> None:

@@ -14,7 +14,7 @@ from gymctl.config.files import Layer, display, read
 from gymctl.config.names import suggestion
 from gymctl.config.origins import Origins
 from gymctl.config.problems import Problems
-from gymctl.config.roots import SearchRoots
+from gymctl.config.roots import SearchRoots, is_folder
 from gymctl.errors import ConfigPathNotFoundError, MalformedConfigPathsError
 
 REASONING_GYM = {
@@ -145,7 +145,7 @@ def _locate(entry: str, roots: SearchRoots, warn: Callable[[str], None], where: 
     if path is None:
         places = roots.candidates(entry)
         beside = [
-            other.name for place in places if place.parent.is_dir() for other in place.parent.glob("*.y*ml")
+            other.name for place in places if is_folder(place.parent) for other in place.parent.glob("*.y*ml")
         ]
         hint = suggestion(Path(entry).name, beside) if beside else None
         if "," in entry:

@@ -88,8 +88,10 @@ def refuse_empty(found: list[Instance], files: int, problems: Problems) -> None:
         problems.add(error)
 
 
-def names(document: Mapping[str, Any]) -> dict[str, ServerKind]:
-    """Every block that means to be a server, also those with a mistake in them."""
+def names(document: Mapping[str, Any], found: list[Instance], problems: Problems) -> dict[str, ServerKind]:
+    """Every server; also blocks that mean to be one, when their mistakes have been reported."""
+    if not any(isinstance(error, AlmostServerError) for error in problems.errors):
+        return {instance.name: instance.kind for instance in found}
     return {
         name: kind
         for name, block in document.items()

@@ -26,6 +26,7 @@ from gymctl.config import (
     selectors,
     shaping,
     standins,
+    text,
 )
 from gymctl.config.files import Layer, display, read
 from gymctl.config.global_keys import RESERVED
@@ -39,6 +40,7 @@ from gymctl.config.problems import Problems
 from gymctl.config.roots import SearchRoots
 from gymctl.config.writers import Writers
 from gymctl.contract.servers import HEAD_PORT
+from gymctl.errors import ConfigError
 
 ENV_FILE = "env.yaml"
 
@@ -53,6 +55,8 @@ class Selection:
     resources_server: tuple[str, ...] = ()
     search_dir: tuple[str, ...] = ()
     overrides: tuple[str, ...] = ()
+    set_file: tuple[str, ...] = ()
+    """`KEY=FILE` each."""
     model_type: str | None = None
     agent_type: str | None = None
     model: str | None = None
@@ -77,7 +81,17 @@ def load(
     ConfigError (ConfigErrors for several) or, for the command line itself, UsageError; nothing is started,
     written or bound. Afterwards `problems`, when given, holds what was found, also after an error.
     """
-    problems = problems or Problems()
+    problems = Problems() if problems is None else problems
+    try:
+        return _load(selection, cwd, environ, problems)
+    except RecursionError as error:
+        # Each file is checked on its own; directives and interpolations can still pile deep values up.
+        raise ConfigError("the configuration is nested too deeply") from error
+
+
+def _load(
+    selection: Selection, cwd: Path | None, environ: Mapping[str, str] | None, problems: Problems
+) -> Config:
     cwd = (cwd or Path.cwd()).resolve()
     environ = os.environ if environ is None else environ
     roots = SearchRoots.of(cwd, environ, selection.search_dir)
@@ -96,13 +110,14 @@ def load(
         origins = shaped.origins
         document = interpolation.resolve(shaped.merged, origins, problems)
     standins.fold(document, origins.tree)
+    text.check(document, origins, problems)
 
     settings = globals.settings(document, origins, problems)
     found = instances.find(document, RESERVED, origins, problems)
     instances.refuse_empty(found, len(sources.included.files), problems)
     found = relays.add(document, found, problems)
     pairing.check_models(found, document, origins, environ, problems)
-    references.check(found, instances.names(document), origins, problems)
+    references.check(found, instances.names(document, found, problems), origins, problems)
     environments.check(found, origins, problems)
     head_host, head_port = _fill(document, found, cwd, origins, problems)
     declared = datasets.find(found, roots, origins, problems)
@@ -136,7 +151,7 @@ def bare(
     cwd = (cwd or Path.cwd()).resolve()
     roots = SearchRoots.of(cwd, os.environ if environ is None else environ, selection.search_dir)
     env_file = _env_file(roots, cwd)
-    top = overrides.layer(_command_line(selection, problems)[0])
+    top = overrides.layer(_command_line(selection, cwd, problems)[0])
     problems.stop()
     merged, origins = merge([*([env_file[0]] if env_file else []), top])
     document = interpolation.resolved(merged, evaluation.KEYS, origins)
@@ -158,7 +173,7 @@ def _read(selection: Selection, roots: SearchRoots, cwd: Path, problems: Problem
     raw_paths: list[str] | None = None
     env_file: tuple[Layer, Path] | None = None
     with problems.collected():
-        settings_given, raw_paths = _command_line(selection, problems)
+        settings_given, raw_paths = _command_line(selection, cwd, problems)
     with problems.collected():
         env_file = _env_file(roots, cwd)
     entries: list[str] = []
@@ -184,7 +199,9 @@ def _is_model_open(selection: Selection) -> bool:
     return not selection.needs_model and all(value is None for value in chosen)
 
 
-def _command_line(selection: Selection, problems: Problems) -> tuple[list[Override], list[str] | None]:
+def _command_line(
+    selection: Selection, cwd: Path, problems: Problems
+) -> tuple[list[Override], list[str] | None]:
     """What flags and tokens set, and the paths of all `+config_paths=[…]` tokens (none replaces another)."""
     flags = {
         "--model-url": ("policy_base_url", selection.model_url),
@@ -192,6 +209,7 @@ def _command_line(selection: Selection, problems: Problems) -> tuple[list[Overri
         "--model": ("policy_model_name", selection.model),
     }
     given = [Override.flag(flag, key, value) for flag, (key, value) in flags.items() if value is not None]
+    given += [Override.file(token, cwd) for token in selection.set_file]
     if selection.allow_unsupported_pairing:
         given.append(Override("--allow-unsupported-pairing", (pairing.WAIVER,), True, must_be_new=True))
     parsed = [*given, *overrides.parse(selection.overrides, problems)]
@@ -255,7 +273,7 @@ def _fill(
     globals.fill_skip_verification(
         document, [instance.settings for instance in found if instance.kind == "responses_api_agents"]
     )
-    globals.fill_folders(document, cwd)
+    globals.fill_folders(document, cwd, origins, problems)
     head = document.get("head_server")
     document["head_server"] = {
         **(head if isinstance(head, dict) else {}),

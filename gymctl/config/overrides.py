@@ -11,6 +11,7 @@ import re
 import shlex
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from gymctl.config.files import Layer
@@ -18,7 +19,8 @@ from gymctl.config.masking import is_secret
 from gymctl.config.model import Origin
 from gymctl.config.origins import OriginTree, uniform
 from gymctl.config.problems import Problems
-from gymctl.errors import ConfigError
+from gymctl.config.text import literal
+from gymctl.errors import ConfigError, UsageError
 
 _KEY = re.compile(r"[A-Za-z_$][\w$-]*(\.[\w$-]+)*", re.ASCII)
 _STRUCTURED = re.compile(r"\s*[\[{'\"]|.*\$\{|\w+\(", re.DOTALL)
@@ -38,7 +40,26 @@ class Override:
     @classmethod
     def flag(cls, flag: str, key: str, value: str) -> Override:
         """What `--model-url` and its like set: text, byte for byte, never parsed."""
-        return cls(flag, (key,), value, must_be_new=True)
+        return cls(flag, tuple(key.split(".")), literal(value), must_be_new=True)
+
+    @classmethod
+    def file(cls, token: str, cwd: Path) -> Override:
+        """What `--set-file KEY=FILE` sets: the text of the file, never parsed, without one last line end."""
+        key, equals, file = token.partition("=")
+        name = f"--set-file {key}"
+        if not equals or not file or not _KEY.fullmatch(key):
+            raise UsageError(
+                f"`{key if equals else token}` is no KEY=FILE",
+                where="--set-file",
+                hint="like: --set-file policy_api_key=/run/secrets/key",
+            )
+        try:
+            text = (cwd / file).read_bytes().decode()
+        except OSError as error:
+            raise UsageError(f"`{file}` cannot be read: {error.strerror}", where=name) from error
+        except ValueError as error:  # no UTF-8; or a file name that holds a NUL
+            raise UsageError(f"`{file}` is no UTF-8 text", where=name) from error
+        return cls.flag(name, key, text.removesuffix("\n").removesuffix("\r"))
 
 
 def parse(tokens: Sequence[str], problems: Problems) -> list[Override]:
@@ -125,7 +146,7 @@ def _value(name: str, key: str, raw: str, parser: Any) -> Any:
 
     try:
         parsed = parser.parse_override(f"+{key}={raw}")
-    except (HydraException, RecursionError) as error:
+    except (HydraException, RecursionError, ValueError) as error:  # ValueError: 5000 digits are no number
         if not _STRUCTURED.match(raw):
             return raw
         reason = str(error).splitlines()[0]
@@ -146,9 +167,10 @@ def _value(name: str, key: str, raw: str, parser: Any) -> Any:
 def _quoting(name: str, key: str, raw: str, parser: Any) -> str:
     """The token that carries exactly this text, ready for a shell; secrets stay unprinted."""
     if is_secret(key):
-        return f"""for text, quote it twice: '{name}="<value>"'"""
-    token = f"{name}={quoted(raw)}"
-    if parser.parse_override(f"+{key}={quoted(raw)}").value() != raw:
+        return f"--set-file {key}=FILE takes any text; or quote it twice: '{name}=\"<value>\"'"
+    text = literal(raw)
+    token = f"{name}={quoted(text)}"
+    if parser.parse_override(f"+{key}={quoted(text)}").value() != text:
         return "set it in env.yaml or a --config file"
     return f"for text, quote it twice: {shlex.quote(token)}"
 

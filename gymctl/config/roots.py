@@ -13,6 +13,22 @@ from gymctl.paths import install_roots
 EXTRA_ROOTS = "NEMO_GYM_EXTRA_ROOTS"
 
 
+def is_file(path: Path) -> bool:
+    """Like `Path.is_file`; no error for a name too long or a folder that may not be entered."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
+def is_folder(path: Path) -> bool:
+    """Like `is_file`."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
+
+
 @dataclass(frozen=True)
 class SearchRoots:
     """Folders in winning order, without repeats."""
@@ -24,7 +40,7 @@ class SearchRoots:
         """`--search-dir` folders, NEMO_GYM_EXTRA_ROOTS, `cwd`, then the installation."""
         asked = [cwd / folder for folder in search_dir]
         for folder in asked:
-            if not folder.is_dir():
+            if not is_folder(folder):
                 raise UsageError(f"`{folder}` is not a folder", where="--search-dir")
         extra = [cwd / entry for entry in environ.get(EXTRA_ROOTS, "").split(os.pathsep) if entry]
         resolved = [folder.resolve() for folder in (*asked, *extra, cwd, *install_roots())]
@@ -36,7 +52,7 @@ class SearchRoots:
 
     def find(self, path: str) -> Path | None:
         """The first existing file or folder."""
-        return next((place for place in self.candidates(path) if place.exists()), None)
+        return next((place for place in self.candidates(path) if is_file(place) or is_folder(place)), None)
 
     def find_all(self, path: str) -> list[Path]:
-        return [place for place in self.candidates(path) if place.is_file()]
+        return [place for place in self.candidates(path) if is_file(place)]

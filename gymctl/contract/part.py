@@ -34,7 +34,8 @@ class Pool(BaseModel):
 class ServerPart(BaseModel):
     """One server's own part of the config, in the view of the place where it runs."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # `.inf` in a block must not become null on the way.
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
 
     role: Literal["server"] = "server"
     project: str

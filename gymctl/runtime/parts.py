@@ -95,7 +95,12 @@ def _called(config: Config, block: ServerBlock) -> list[str]:
 
 
 def _settings(settings: Mapping[str, Any], address: Address, *, is_model: bool, view: View) -> dict[str, Any]:
-    inner = {**settings, "host": address.host, "port": address.port}
+    # YAML takes `true:` and `1:` for no text; JSON, in which a part is written, knows text only.
+    inner = {
+        **{str(key): value for key, value in settings.items()},
+        "host": address.host,
+        "port": address.port,
+    }
     for ours in (limits, mounts):
         if ours.declares(settings):
             del inner[ours.KEY]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import sys
 
-import orjson
 from pydantic import ValidationError
+from pydantic_core import from_json
 from starlette.applications import Starlette
 
 from gymctl.contract.part import HeadPart, ServerPart
@@ -22,7 +22,7 @@ logger = logging.getLogger("gymctl.server")
 def read_part() -> ServerPart | HeadPart:
     path = part_path()
     try:
-        document = orjson.loads(path.read_bytes())
+        document = from_json(path.read_bytes())  # not orjson: it makes floats of integers above 64 bits
         is_head = isinstance(document, dict) and document.get("role") == "head"
         return (HeadPart if is_head else ServerPart).model_validate(document)
     except OSError as error:
@@ -31,7 +31,7 @@ def read_part() -> ServerPart | HeadPart:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(str(step) for step in first["loc"])
         raise ConfigError(f"the part file is not usable: {place}: {first['msg']}", where=str(path)) from error
-    except orjson.JSONDecodeError as error:
+    except ValueError as error:
         raise ConfigError(f"the part file is not JSON: {error}", where=str(path)) from error
 
 

@@ -42,7 +42,7 @@ IMPORT_NAMES = {
 # Declared because uvicorn or uv use them when they are there; no line of ours imports them.
 USED_WITHOUT_IMPORT = {"httptools"}
 # Imported through the distribution that owns them.
-COMES_WITH = {"starlette": "fastapi"}
+COMES_WITH = {"starlette": "fastapi", "pydantic_core": "pydantic"}
 
 
 def part_of(path: Path, package: Path) -> str:

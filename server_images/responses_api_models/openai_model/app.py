@@ -47,6 +47,8 @@ class OpenAIModelConfig(ServerConfig):
         """A key read from a file often brings the line break along; every request would fail over it."""
         if not key.get_secret_value().isprintable():
             raise ValueError("the key holds a line break or another control character")
+        if key.get_secret_value() != key.get_secret_value().rstrip():
+            raise ValueError("the key ends with a blank, which no HTTP header carries")
         return key
 
 

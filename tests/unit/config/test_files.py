@@ -109,3 +109,32 @@ def test_a_nest_of_aliases_does_not_fill_the_memory() -> None:
         lines.append(f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 10)}]")
     with pytest.raises(ConfigError, match="expands to more than"):
         parse("\n".join(lines).encode(), "x.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        (b"a: !!int x\n", "cannot be read as the YAML int"),
+        (b"a: !!float x\n", "cannot be read as the YAML float"),
+        (b"a: !!bool maybe\n", "cannot be read as the YAML bool"),
+        (b"a: !!timestamp x\n", "cannot be read as the YAML timestamp"),
+        (b"a: " + b"9" * 5000 + b"\n", "cannot be read as the YAML int"),
+        (b"a: !!binary aGk=\n", "the YAML tag `!!binary` is not allowed"),
+        (b"a: " + b"[" * 51 + b"]" * 51 + b"\n", "nested more than 50 levels deep"),
+        (b"a: " + b"{" * 2000, "nested too deeply"),
+    ],
+)
+def test_values_that_nothing_can_hold_are_errors_with_their_place(text: bytes, what: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse(text, "x.yaml")
+    assert what in caught.value.what
+    assert str(caught.value.where).startswith("x.yaml")
+
+
+@pytest.mark.parametrize("start", ["*", "!", "&", "%", "@", "`"])
+def test_a_key_that_yaml_takes_for_syntax_is_not_printed(start: str) -> None:
+    """Unquoted, `policy_api_key: *abc` is an alias: the error says what to do and not what the key is."""
+    with pytest.raises(ConfigError) as caught:
+        parse(f"policy_api_key: {start}sk-4711 x: y\n".encode(), "x.yaml")
+    assert "sk-4711" not in str(caught.value)
+    assert str(caught.value.where).startswith("x.yaml:1")

@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from omegaconf import OmegaConf
 
 from gymctl.config import overrides
 from gymctl.config.overrides import Override, layer
 from gymctl.config.problems import Problems
-from gymctl.errors import ConfigError
+from gymctl.errors import ConfigError, UsageError
 
 HARD = [
     "sk-ab+cd/ef==",
@@ -51,7 +53,7 @@ def through_the_hint(error: ConfigError, key: str) -> object:
     """Do what the hint says: take the quoted token through a shell and parse it again."""
     found = re.search(r"for text, quote it twice: (.*)", error.hint or "", re.DOTALL)
     assert found, error.hint
-    return values(*shlex.split(found[1]))[key]
+    return OmegaConf.create(values(*shlex.split(found[1])))[key]
 
 
 @settings(deadline=None)
@@ -160,3 +162,45 @@ def test_a_bare_key_is_told_how_to_write_it() -> None:
     with pytest.raises(ConfigError) as caught:
         values("a.b=1")
     assert "`++a.b=<value>`" in (caught.value.hint or "")
+
+
+@settings(deadline=None)
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=20))
+@example("${a}")
+@example("\\\\${a}\\${b")
+@example("a\n\r\n")
+def test_flags_and_files_set_text_as_it_stands(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+    file = tmp_path_factory.getbasetemp() / "value"
+    file.write_bytes(text.encode() + b"\n")
+    for override in (Override.flag("--model", "a", text), Override.file(f"a={file}", Path("/"))):
+        tree = OmegaConf.create({**layer([override]).values, "b": "${a}"})
+        given = text.removesuffix("\r") if "file" in override.name else text
+        # `???` has one meaning, and no way to escape it.
+        if given != "???":
+            assert OmegaConf.to_container(tree, resolve=True) == {"a": given, "b": given}
+
+
+@pytest.mark.parametrize(
+    ("token", "what"),
+    [
+        ("a", "`a` is no KEY=FILE"),
+        ("=x", "is no KEY=FILE"),
+        ("a=", "is no KEY=FILE"),
+        ("++a=x", "is no KEY=FILE"),
+        ("a=nothing", "cannot be read: No such file"),
+        ("a=.", "cannot be read: Is a directory"),
+        ("a=x\0y", "is no UTF-8 text"),
+        ("a=latin1", "is no UTF-8 text"),
+    ],
+)
+def test_a_file_that_cannot_be_a_value_is_a_usage_error(tmp_path: Path, token: str, what: str) -> None:
+    (tmp_path / "latin1").write_bytes(b"\xe4")
+    with pytest.raises(UsageError, match=re.escape(what)):
+        Override.file(token, tmp_path)
+
+
+def test_a_key_set_by_a_file_and_a_flag_is_set_twice(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("x")
+    flag = Override.flag("--model-api-key", "policy_api_key", "y")
+    with pytest.raises(ConfigError, match="set twice, by `--model-api-key` and `--set-file policy_api_key`"):
+        layer([flag, Override.file("policy_api_key=key", tmp_path)])

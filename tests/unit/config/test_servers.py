@@ -321,3 +321,13 @@ def test_ids_that_only_other_layers_dislike_are_kept(bench, name) -> None:
         "a.yaml", f'"{name}": {{resources_servers: {{weather_tool: {{entrypoint: app.py, domain: math}}}}}}\n'
     )
     assert list(bench.load("a.yaml").servers) == [name]
+
+
+@pytest.mark.parametrize("extra", ["", "error_on_almost_servers: false\n"])
+def test_a_reference_to_a_block_that_is_not_started_is_an_error(stack, extra: str) -> None:
+    """Without an entrypoint, or left out on purpose: nobody will answer there."""
+    entrypoint = ", entrypoint: 5" if extra else ""
+    model = f"policy_model: {{responses_api_models: {{vllm_model: {{base_url: x{entrypoint}}}}}}}\n"
+    stack.write("model.yaml", model + extra)
+    with pytest.raises(ServerRefNotFoundError, match="policy_model"):
+        stack.load("model.yaml", "weather.yaml")
