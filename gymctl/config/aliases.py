@@ -13,11 +13,6 @@ from gymctl.config.origins import Origins, OriginTree, Path, dotted
 RENAMED = {f"reasoning_gym_{old}_agent": f"{new}_reasoning_gym_agent" for old, new in REASONING_GYM.items()}
 
 
-def are_in(names: Mapping[Any, Any]) -> bool:
-    """Does a document (or its `agent_map`) name any of the agents?"""
-    return any(new in names for new in RENAMED.values())
-
-
 def apply(
     document: dict[Any, Any], tree: dict[Any, OriginTree], warn: Callable[[str], None]
 ) -> dict[Path, Write]:

@@ -139,13 +139,13 @@ class _Build:
         for key, value in new.items():
             here, before, origin = (*path, key), values.get(key), new_origins[key]
             if isinstance(before, dict) and isinstance(value, dict):
-                below = origins.get(key)
-                into = below if isinstance(below, dict) else {}
+                writer = origins.get(key)
+                into = writer if isinstance(writer, dict) else {}
                 self._overlay(before, into, value, origin if isinstance(origin, dict) else {}, here)
                 origins[key] = into
             elif isinstance(before, (dict, list)) and isinstance(value, (dict, list)):
                 if type(before) is not type(value):
-                    raise clash(here, origins.get(key), origin)
+                    raise clash(here, before, below(origins, key), value, origin)
                 values[key], origins[key] = value, origin
             elif key not in values or value != MISSING:
                 values[key], origins[key] = value, origin

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from omegaconf import OmegaConf
-
 from gymctl.config import agents
 from gymctl.config.agents import AGENTS
 from gymctl.config.files import Layer
 from gymctl.config.merge import clash, merge
 from gymctl.config.names import suggestion
-from gymctl.config.origins import Origins, OriginTree, Path, dotted
+from gymctl.config.origins import Origins, OriginTree, Path, below, dotted
 from gymctl.errors import UnsupportedAgentOverrideError
 
 EVERY_SERVER = ("host", "port", "num_workers")
@@ -74,8 +72,7 @@ def _future_ids(layers: Sequence[Layer], for_agents: set[Any], top: Layer) -> se
     """
     if not any(agent.is_standalone for layer in layers for agent in agents.find(layer.values)):
         return set()
-    merged, _ = merge(layers)
-    document: Any = OmegaConf.to_container(merged, resolve=False)
+    document, _ = merge(layers)
     found = agents.find(document)
     standalone = [agent for agent in found if agent.is_standalone]
     if len(standalone) != 1:
@@ -126,7 +123,7 @@ def _overlay(
             and isinstance(value, (dict, list))
             and type(before) is not type(value)
         ):
-            raise clash(here, tree.get(key), origin)
+            raise clash(here, before, below(tree, key), value, origin)
         else:
             values[key], tree[key] = value, origin
 

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
+import copy
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from omegaconf import DictConfig, ListConfig, OmegaConf
-from omegaconf.errors import InterpolationToMissingValueError, MissingMandatoryValue, OmegaConfBaseException
-
+from gymctl.config.lookup import Circle, Lookup, Unresolved
 from gymctl.config.names import close
 from gymctl.config.origins import MISSING, Origins, Path, dotted
 from gymctl.config.problems import Problems
 from gymctl.errors import ConfigError, ConfigInterpolationError, ConfigMissingValuesError
 
-_REFERENCE = re.compile(r"\$\{([^${}:]+)\}")
-_NO_KEY = re.compile(r"Interpolation key '(.+?)' not found")
-_NO_VARIABLE = re.compile(r"Environment variable '(.+?)' not found")
+_MAX_VALUES = 1_000_000
+"""References to mappings are expanded; a nest of them could otherwise fill the memory."""
 _FLAGS = {
     "policy_base_url": "--model-url",
     "policy_api_key": "--model-api-key",
@@ -37,113 +34,137 @@ class Open:
     """It refers to a `???`, which is listed itself."""
 
 
-def resolve(merged: DictConfig, origins: Origins, problems: Problems) -> dict[str, Any]:
+def resolve(merged: dict[Any, Any], origins: Origins, problems: Problems) -> dict[str, Any]:
     """The document without `${…}`. One error lists every open value (CONTRACT 1.9); each becomes null."""
-    raw = OmegaConf.to_container(merged, resolve=False)
-    assert isinstance(raw, dict)
-    _refuse_cycles(raw, origins)
-    found = list(_walk(merged, raw, (), [str(key) for key in raw]))
-    if found:
-        problems.leave_open(item.path for item in found)
-        problems.add(_listed([item for item in found if not item.is_consequence], origins))
-        for item in found:
-            _set_null(raw, item.path)
-        merged = OmegaConf.create(raw)
+    lookup = Lookup(merged)
+    names = [str(key) for key in merged]
     try:
-        document = OmegaConf.to_container(merged, resolve=True)
-    except (OmegaConfBaseException, RecursionError) as error:
-        raise ConfigInterpolationError(
-            f"the configuration cannot be resolved: {_first_line(error)}"
-        ) from error
-    assert isinstance(document, dict)
+        found = [item for path, value in _special(merged, ()) for item in _open(lookup, path, value, names)]
+        if found:
+            problems.leave_open(item.path for item in found)
+            problems.add(_listed([item for item in found if not item.is_consequence], origins))
+            merged = _with_null(merged, found)
+        document = _Resolving(Lookup(merged)).value(merged, ())
+    except Circle as error:
+        raise _circle(error.paths, origins) from error
+    except RecursionError as error:
+        raise ConfigInterpolationError("the configuration is nested too deeply") from error
     return {str(key): value for key, value in document.items()}
 
 
-def resolved(merged: DictConfig, keys: Iterable[str], origins: Origins) -> dict[str, Any]:
+def resolved(merged: dict[Any, Any], keys: Iterable[str], origins: Origins) -> dict[str, Any]:
     """Some top-level values of a tree whose other values may be open."""
+    resolving = _Resolving(Lookup(merged))
     document: dict[str, Any] = {}
     for key in keys:
         if key not in merged:
             continue
+        if merged[key] == MISSING:
+            raise ConfigMissingValuesError(f"`{key}` is mandatory and not set", where=origins.where(key))
         try:
-            value = merged[key]
-            is_container = OmegaConf.is_config(value)
-            document[key] = OmegaConf.to_container(value, resolve=True) if is_container else value
-        except (OmegaConfBaseException, RecursionError) as error:
-            raise ConfigInterpolationError(
-                f"`{key}` cannot be resolved: {_first_line(error)}", where=origins.where(key)
-            ) from error
+            document[key] = resolving.value(merged[key], (key,))
+        except Circle as error:
+            raise _circle(error.paths, origins) from error
+        except Unresolved as error:
+            raise ConfigInterpolationError(f"`{key}` {_problem(error)}", where=origins.where(key)) from error
     return document
 
 
 def value_at(document: Mapping[Any, Any], path: Path) -> Any:
     """One value of a document that may still hold `${…}`; None where it is absent or not to be resolved."""
+    lookup = Lookup(dict(document))
     node: Any = document
-    for step in path:
-        if isinstance(node, str) and "${" in node:
-            return _resolved_at(document, path)
-        if not isinstance(node, Mapping) or step not in node:
-            return None
-        node = node[step]
-    text = node if isinstance(node, list) else [node]
-    if any(isinstance(item, str) and "${" in item for item in text):
-        return _resolved_at(document, path)
-    return None if node == MISSING else node
-
-
-def _resolved_at(document: Mapping[Any, Any], path: Path) -> Any:
-    node: Any = OmegaConf.create(dict(document))
+    at: Path | None = ()
     try:
         for step in path:
-            node = node[step]
-        is_container = isinstance(node, (DictConfig, ListConfig))
-        return OmegaConf.to_container(node, resolve=True) if is_container else node
-    except (OmegaConfBaseException, RecursionError, KeyError, TypeError):
+            if isinstance(node, str) and "${" in node and at is not None:
+                found = lookup.find(at, node)
+                node, at = (found.resolved(), None) if found.at is None else (found.value, found.at)
+            if not isinstance(node, Mapping) or step not in node:
+                return None
+            node, at = node[step], None if at is None else (*at, step)
+        return None if node == MISSING else _Resolving(lookup).value(node, at or ())
+    except (Unresolved, ConfigError, RecursionError):
         return None
 
 
-def _walk(node: Any, raw: Any, path: Path, names: list[str]) -> Iterable[Open]:
-    items = raw.items() if isinstance(raw, dict) else enumerate(raw)
-    for key, value in items:
-        here = (*path, key)
-        if isinstance(value, (dict, list)):
-            yield from _walk(node[key], value, here, names)
-        elif value == MISSING:
-            yield Open(here, "is mandatory and not set", dotted(here), is_missing=True)
-        elif isinstance(value, str) and "${" in value:
-            yield from _unresolved(node, key, value, here, names)
+def _special(node: Any, path: Path) -> Iterator[tuple[Path, str]]:
+    """Every `???` and every text with `${…}`, in document order."""
+    for key, value in node.items() if isinstance(node, dict) else enumerate(node):
+        if isinstance(value, str):
+            if "${" in value or value == MISSING:
+                yield (*path, key), value
+        elif isinstance(value, (dict, list)):
+            yield from _special(value, (*path, key))
 
 
-def _unresolved(
-    node: DictConfig | ListConfig, key: Any, value: str, path: Path, names: list[str]
-) -> Iterable[Open]:
+def _open(lookup: Lookup, path: Path, value: str, names: list[str]) -> Iterable[Open]:
+    if value == MISSING:
+        yield Open(path, "is mandatory and not set", dotted(path), is_missing=True)
+        return
     try:
-        node[key]
-    except (InterpolationToMissingValueError, MissingMandatoryValue):
-        yield Open(path, "refers to a value that is not set", None, is_missing=True, is_consequence=True)
-    except (OmegaConfBaseException, RecursionError) as error:
-        text = _first_line(error)
-        if variable := _NO_VARIABLE.search(text):
-            problem = f"needs the environment variable `{variable[1]}`, which is not set"
-            yield Open(path, problem, None, is_missing=False)
-        elif absent := _NO_KEY.search(text):
-            near = [] if absent[1] in _FLAGS else close(absent[1], names)
-            also = f" (did you mean `{near[0]}`?)" if near else ""
-            is_relative = f"${{.{absent[1].lstrip('.')}" in value
-            yield Open(
-                path,
-                f"refers to `{absent[1]}`, which nothing defines{also}",
-                None if is_relative else absent[1],
-                is_missing=False,
-            )
-        else:
-            yield Open(path, f"cannot be resolved: {text}", None, is_missing=False)
+        lookup.find(path, value)
+    except Circle:
+        raise
+    except Unresolved as error:
+        problem, key = _problem(error), None
+        if error.kind == "key":
+            near = [] if error.name in _FLAGS else close(error.name, names)
+            problem += f" (did you mean `{near[0]}`?)" if near else ""
+            is_relative = f"${{.{error.name.lstrip('.')}" in value
+            key = None if is_relative else error.name
+        is_missing = error.kind == "mandatory"
+        yield Open(path, problem, key, is_missing=is_missing, is_consequence=is_missing)
 
 
-def _set_null(raw: Any, path: Path) -> None:
-    for step in path[:-1]:
-        raw = raw[step]
-    raw[path[-1]] = None
+def _problem(error: Unresolved) -> str:
+    problems = {
+        "mandatory": "refers to a value that is not set",
+        "variable": f"needs the environment variable `{error.name}`, which is not set",
+        "key": f"refers to `{error.name}`, which nothing defines",
+    }
+    return problems.get(error.kind, f"cannot be resolved: {error.name}")
+
+
+def _with_null(document: dict[Any, Any], found: Iterable[Open]) -> dict[Any, Any]:
+    document = copy.deepcopy(document)
+    for item in found:
+        node: Any = document
+        for step in item.path[:-1]:
+            node = node[step]
+        node[item.path[-1]] = None
+    return document
+
+
+class _Resolving:
+    """One walk over the merged tree that copies it, with what each `${…}` leads to in its place."""
+
+    def __init__(self, lookup: Lookup) -> None:
+        self._lookup = lookup
+        self._entered: list[Path] = []
+        self._count = 0
+
+    def value(self, node: Any, path: Path) -> Any:
+        self._count += 1
+        if self._count > _MAX_VALUES:
+            raise ConfigInterpolationError(f"the configuration expands to more than {_MAX_VALUES} values")
+        if isinstance(node, dict):
+            return {key: self.value(child, (*path, key)) for key, child in node.items()}
+        if isinstance(node, list):
+            return [self.value(child, (*path, index)) for index, child in enumerate(node)]
+        return self._referred(node, path) if isinstance(node, str) and "${" in node else node
+
+    def _referred(self, text: str, path: Path) -> Any:
+        found = self._lookup.find(path, text)
+        if found.at is None:
+            return found.resolved()
+        if found.at in self._entered:
+            raise Circle(tuple(self._entered[self._entered.index(found.at) :]))
+        self._entered.append(found.at)
+        try:
+            return self.value(found.value, found.at)
+        finally:
+            self._entered.pop()
 
 
 def _listed(found: list[Open], origins: Origins) -> ConfigError:
@@ -174,37 +195,10 @@ def _hint(keys: list[str]) -> str | None:
     return f"{' or '.join([*ways, 'set them in env.yaml' if len(keys) > 1 else 'set it in env.yaml'])}"
 
 
-def _refuse_cycles(raw: Any, origins: Origins) -> None:
-    """`a: ${b}`, `b: ${a}`: name the circle before OmegaConf meets it one link at a time."""
-    links = _links(raw, ())
-    for start in links:
-        trail = [start]
-        while True:
-            following = links.get(trail[-1])
-            if following is None or following in trail[1:]:
-                break  # the circle is reported from one of its own members
-            trail.append(following)
-            if following == start:
-                shown = " → ".join(dotted(path) for path in trail)
-                places = [origins.where(*path) or "" for path in trail[:-1]]
-                raise ConfigInterpolationError(
-                    f"values refer to each other in a circle: {shown}", where=", ".join(dict.fromkeys(places))
-                )
-
-
-def _links(raw: Any, path: Path) -> dict[Path, Path]:
-    """Values that are nothing but one absolute `${a.b}`, with what they point at."""
-    found: dict[Path, Path] = {}
-    items = raw.items() if isinstance(raw, dict) else enumerate(raw)
-    for key, value in items:
-        if isinstance(value, (dict, list)):
-            found |= _links(value, (*path, key))
-        elif (
-            isinstance(value, str) and (match := _REFERENCE.fullmatch(value)) and not match[1].startswith(".")
-        ):
-            found[(*path, key)] = tuple(match[1].split("."))
-    return found
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
+def _circle(paths: Iterable[Path], origins: Origins) -> ConfigError:
+    circle = list(paths)
+    places = [origins.where(*path) or "" for path in circle]
+    return ConfigInterpolationError(
+        f"values refer to each other in a circle: {' → '.join(map(dotted, [*circle, circle[0]]))}",
+        where=", ".join(dict.fromkeys(filter(None, places))) or None,
+    )

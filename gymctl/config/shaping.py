@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
-
-from gymctl.config import agents, aliases, building, composition, directives, held, renames
+from gymctl.config import aliases, building, composition, directives, held, renames
 from gymctl.config.composition import Asked
 from gymctl.config.files import Layer
 from gymctl.config.merge import merge
@@ -22,7 +20,7 @@ from gymctl.config.writers import Changes
 class Shaped:
     """The tree, interpolations kept, with the writer of each leaf; and what was done to the layers."""
 
-    merged: DictConfig
+    merged: dict[Any, Any]
     origins: Origins
     layers: tuple[Layer, ...]
     changes: Changes
@@ -56,10 +54,7 @@ def _shape(layers: Sequence[Layer], asked: Asked, entries: Sequence[str]) -> Sha
     merged, origins = merge(everything)
     merged["config_paths"] = list(entries)
     is_directed = any(directives.are_in(layer.values) for layer in everything)
-    if not is_directed and not _is_rebuilt(merged, everything):
-        return Shaped(merged, origins, everything, Changes())
-    document = cast(dict[Any, Any], OmegaConf.to_container(merged, resolve=False))
-    tree = origins.tree
+    document, tree = merged, origins.tree
     done: tuple[directives.Directive, ...] = ()
     written: list[Mapping[Path, Write]] = []
     if is_directed:
@@ -69,17 +64,7 @@ def _shape(layers: Sequence[Layer], asked: Asked, entries: Sequence[str]) -> Sha
     composed = composition.compose(document, tree, asked)
     written += [composed.written, aliases.apply(document, tree, asked.warn)]
     changes = Changes(done, composed.swaps, asked.held, _by_path(written))
-    return Shaped(OmegaConf.create(document), Origins(tree), everything, changes)
-
-
-def _is_rebuilt(merged: DictConfig, layers: Sequence[Layer]) -> bool:
-    """May an agent be swapped, or have an old name? (Else the merged tree stays as it is: that is faster.)"""
-    routes = [layer.values.get("agent_map") for layer in layers]
-    return (
-        any(agent.is_standalone for layer in layers for agent in agents.find(layer.values))
-        or aliases.are_in(merged)
-        or any(aliases.are_in(one) for one in routes if isinstance(one, dict))
-    )
+    return Shaped(document, Origins(tree), everything, changes)
 
 
 def _by_path(written: Sequence[Mapping[Path, Write]]) -> dict[Path, list[Write]]:

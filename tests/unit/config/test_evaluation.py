@@ -234,6 +234,6 @@ def test_without_a_config_env_yaml_and_overrides_are_read(bench) -> None:
 
 def test_without_a_config_a_setting_that_refers_to_nothing_is_refused(bench) -> None:
     bench.write("env.yaml", "limit: ${nobody}\n")
-    with pytest.raises(ConfigInterpolationError, match="`limit` cannot be resolved") as caught:
+    with pytest.raises(ConfigInterpolationError, match="`limit` refers to `nobody`") as caught:
         bare(Selection(), cwd=bench.folder, environ={})
     assert caught.value.where == "env.yaml:1:1"

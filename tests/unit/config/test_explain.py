@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from omegaconf import OmegaConf
 
 from gymctl.config.explain import explain
 from gymctl.config.files import Layer
@@ -59,10 +58,9 @@ def test_the_last_writer_said_the_value_and_is_the_origin(trees: list[dict[str, 
         for index, tree in enumerate(trees)
     ]
     try:
-        merged, origins = merge(layers)
+        document, origins = merge(layers)
     except ConfigError:
         return  # a mapping against a list
-    document: Any = OmegaConf.to_container(merged)
     writers = Writers(layers, document)
     for path, value in leaves(document):
         if value in ({}, []):
