@@ -8,8 +8,9 @@ import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from gymctl.config.evaluation import EvaluationSettings, Written, is_on
+from gymctl.config.evaluation import EvaluationSettings, Written
 from gymctl.config.model import Config, Dataset
+from gymctl.config.pairing import WAIVER, is_waived
 from gymctl.contract.servers import ServerTable
 from gymctl.errors import ConfigError, UsageError
 from gymctl.rollouts.dataset import Source
@@ -18,7 +19,6 @@ from gymctl.rollouts.run import RunRequest
 
 SPLIT = "benchmark"
 """Which datasets are run when nobody says."""
-ANY_PAIRING = "NEMO_GYM_ALLOW_UNSUPPORTED_PAIRING"
 _LONGEST_NAME = 80
 
 
@@ -50,7 +50,7 @@ def request(written: Written, rows: Sequence[Source], output: Path) -> RunReques
         mode=settings.environment_routing_mode,
         server=settings.environment_server_name,
         taskset_servers=settings.environment_server_routes,
-        allows_any_pairing=settings.allow_unsupported_pairing or is_on(os.environ.get(ANY_PAIRING)),
+        allows_any_pairing=is_waived({WAIVER: settings.allow_unsupported_pairing}, os.environ),
     )
     return RunRequest(
         rows,

@@ -46,11 +46,6 @@ def _as_list(value: object) -> object:
     return [part for part in value.split(",") if part] if isinstance(value, str) else value
 
 
-def is_on(value: object) -> bool:
-    """Of a switch that takes any value (CONTRACT 1.14): anything but nothing, `0` and `false`."""
-    return bool(value) and str(value).lower() not in ("0", "false")
-
-
 Whole = Annotated[int, BeforeValidator(_no_boolean)]
 Seconds = Annotated[float, BeforeValidator(_no_boolean), Field(ge=0, allow_inf_nan=False)]
 Text = Annotated[str, Field(min_length=1)]
@@ -101,7 +96,8 @@ class EvaluationSettings(BaseModel):
     environment_routing_mode: Literal["agent", "legacy", "taskset"] = "agent"
     environment_server_name: Text | None = None
     environment_server_routes: Annotated[dict[str, Text], BeforeValidator(_without_nulls)] = {}
-    allow_unsupported_pairing: Annotated[bool, BeforeValidator(is_on)] = False
+    allow_unsupported_pairing: Any = None
+    """Takes any value: ask `pairing.is_waived`."""
     dispatch_budget_s: Seconds | None = None
     drain_margin_s: Seconds | None = None
     dispatch_longest_first: StrictBool = False

@@ -109,7 +109,7 @@ class Router:
                 raise ConfigError(
                     f"`{agent.name}` runs `{agent.address.implementation}`, "
                     f"and `{name}` accepts only: {', '.join(accepted)}",
-                    hint="++allow_unsupported_pairing=true runs them all the same",
+                    hint="--allow-unsupported-pairing runs them all the same",
                 )
 
     def key(self, row: Row) -> str | None:

@@ -193,14 +193,6 @@ def test_agent_name_is_the_default_of_the_map_and_contradicts_another_one(settin
     assert "a.yaml:2:13" in (error.hint or "")
 
 
-@pytest.mark.parametrize(
-    ("value", "is_waived"), [("true", True), ("1", True), ("'0'", False), ("'False'", False)]
-)
-def test_the_waiver_of_pairings_takes_any_value(settings, value: str, is_waived: bool) -> None:
-    written = settings(f"allow_unsupported_pairing: {value}\n")
-    assert written.settings.allow_unsupported_pairing is is_waived
-
-
 def test_admission_bounds_concurrency_too(settings) -> None:
     written = settings("num_samples_in_parallel: 8\nmax_resident_rollout_tasks: 3\n")
     assert written.settings.concurrency == 3
