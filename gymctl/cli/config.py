@@ -5,15 +5,14 @@ The other commands of the group have a module each.
 
 from __future__ import annotations
 
-import json as json_module
 import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gymctl.cli import config_check
+from gymctl.cli import config_check, config_diff, config_render
 from gymctl.cli import selection as flags
-from gymctl.cli.output import Console
+from gymctl.cli.output import Console, inline
 from gymctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,6 +23,8 @@ app = typer.Typer(help="What a configuration resolves to.", no_args_is_help=True
 
 
 app.command("check")(config_check.command)
+app.command("diff")(config_diff.command)
+app.command("render")(config_render.command)
 
 
 @app.callback()
@@ -71,22 +72,17 @@ def explain(
 def _explained(item: Explanation) -> str:
     """`key = value`, then a line for each writer; the last one, marked, is the one that counts."""
     width = max(len(str(write.origin)) for write in item.writers)
-    lines = [f"{item.key} = {_inline(item.value)}"]
+    lines = [f"{item.key} = {inline(item.value)}"]
     for index, write in enumerate(item.writers, start=1):
         mark = ">" if index == len(item.writers) else " "
-        said = _inline(write.said) if write.kind in ("value", "default") else write.said
+        said = inline(write.said) if write.kind in ("value", "default") else write.said
         note = " (environment servers follow the agent)" if write.kind == "rename" else ""
         if write.kind == "value" and write.key != item.key:
             note = f" (at {write.key})"
         lines.append(f"{mark} {write.origin!s:<{width}}  {said}{note}")
+    if item.is_expanded:
+        lines.append("  as that was when a later file wrote into the block; it no longer follows")
     return "\n".join(lines)
-
-
-def _inline(value: object) -> str:
-    """One line of JSON, which YAML reads too; plain text without quotes."""
-    if isinstance(value, str) and value.isprintable() and value == value.strip() and value:
-        return value
-    return json_module.dumps(value, ensure_ascii=False, default=str)
 
 
 def _confirm_secrets() -> None:
@@ -96,7 +92,11 @@ def _confirm_secrets() -> None:
             where="--show-secrets",
             hint="add --yes if that is meant",
         )
-    typer.confirm("Print secrets in clear?", abort=True, err=True)
+    # Not typer.confirm: it writes a blank to stdout, which would be the first character of the document.
+    sys.stderr.write("Print secrets in clear? [y/N]: ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise UsageError("not confirmed, so nothing is printed", where="--show-secrets")
 
 
 def _print(config: Config, console: Console, *, as_json: bool, show_secrets: bool) -> None:

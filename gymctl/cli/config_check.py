@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gymctl.cli import selection as flags
-from gymctl.cli.output import Console
+from gymctl.cli.output import Console, with_line
 
 if TYPE_CHECKING:
     from gymctl.config.check import Conflict, Report
@@ -54,7 +54,7 @@ def _json(report: Report) -> dict[str, Any]:
 
 
 def _text(report: Report) -> Iterator[str]:
-    yield from (f"error: {error}" for error in report.errors)
+    yield from (f"error: {with_line(error)}" for error in report.errors)
     yield from (f"warning: {warning}" for warning in report.warnings)
     yield from map(_told, report.conflicts)
     yield _summary(report)

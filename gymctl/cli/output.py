@@ -96,8 +96,8 @@ class Console:
         """`error:` what, `-->` where, details, `hint:`; once, on stderr."""
         self.clear_line()
         for one in error.errors if isinstance(error, ConfigErrors) else ():
-            self.insist(f"error: {_with_line(one)}\n")
-        self.insist(f"error: {error.what if isinstance(error, ConfigErrors) else _with_line(error)}")
+            self.insist(f"error: {with_line(one)}\n")
+        self.insist(f"error: {error.what if isinstance(error, ConfigErrors) else with_line(error)}")
 
     def clear_line(self) -> None:
         """Wipe the current line, in which another console may have left transient text."""
@@ -112,7 +112,7 @@ class Console:
             self._open_line = 0
 
 
-def _with_line(error: GymctlError) -> str:
+def with_line(error: GymctlError) -> str:
     """The message, with the line of the YAML file that it is about."""
     if not isinstance(error.where, Place):
         return str(error)
@@ -156,6 +156,13 @@ def table_lines(header: Sequence[str], rows: Iterable[Sequence[object]]) -> list
         ).rstrip()
         for row in cells
     ]
+
+
+def inline(value: object) -> str:
+    """One line of JSON, which YAML reads too; plain text without quotes."""
+    if isinstance(value, str) and value.isprintable() and value == value.strip() and value:
+        return value
+    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _is_number(cell: str) -> bool:

@@ -20,7 +20,6 @@ KIND_LABEL = f"{LABEL}.kind"
 FOLDER_LABEL = f"{LABEL}.folder"
 PART_LABEL = f"{LABEL}.part"
 
-START_INTERVAL_API = (1, 44)
 CONTAINER_USER = "999:999"
 HEAD_LIMITS = Limits(memory="512m", pids=256)
 
@@ -29,14 +28,6 @@ PROBE = (
     "import _socket as s; c = s.socket(2, 1); c.settimeout(2); c.connect(('127.0.0.1', {port}));"
     r" c.send(b'GET / HTTP/1.0\r\n\r\n'); raise SystemExit(not c.recv(1))"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class EngineFacts:
-    """What the rendered file depends on: features of the engine, and CPUs it may hand out."""
-
-    api_version: tuple[int, int] = START_INTERVAL_API
-    cpus: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +41,10 @@ class Rendering:
     folder: str
     """The folder that the project was started from; a label, so that `ps` can tell two checkouts apart."""
     user: str = CONTAINER_USER
-    engine: EngineFacts = EngineFacts()
+    has_start_interval: bool = True
+    """False for engines that refuse a file with `start_interval`."""
+    cpus: int = 1
+    """What the engine may hand out."""
 
 
 def render(config: Config, rendering: Rendering) -> Project:
@@ -93,7 +87,7 @@ def _server(config: Config, server: str, service: str, rendering: Rendering) -> 
         service=service,
         image=rendering.images[server],
         port=Port(target=SERVER_PORT, published=str(block.port), host_ip=published_host(block.host)),
-        allowed=limits(server, block.settings, host_cpus=rendering.engine.cpus),
+        allowed=limits(server, block.settings, host_cpus=rendering.cpus),
         labels={SERVER_LABEL: server, KIND_LABEL: block.kind},
         may_reach_host=block.kind == "responses_api_models",
         mounted=mounts(server, block.settings),
@@ -119,7 +113,7 @@ def _service(
         user=rendering.user,
         ports=(port,),
         volumes=(Mount(source=f"./parts/{service}.json", target=PART_PATH), *mounted),
-        healthcheck=_healthcheck(port.target, rendering.engine.api_version),
+        healthcheck=_healthcheck(port.target, has_start_interval=rendering.has_start_interval),
         mem_limit=allowed.memory,
         memswap_limit=allowed.memory,
         pids_limit=allowed.pids,
@@ -135,7 +129,7 @@ def _service(
     )
 
 
-def _healthcheck(port: int, api_version: tuple[int, int]) -> Healthcheck:
+def _healthcheck(port: int, *, has_start_interval: bool) -> Healthcheck:
     return Healthcheck(
         test=("CMD", "python", "-I", "-S", "-c", PROBE.format(port=port)),
         interval="30s",
@@ -143,5 +137,5 @@ def _healthcheck(port: int, api_version: tuple[int, int]) -> Healthcheck:
         retries=3,
         start_period="600s",
         # gymctl polls by itself: a warm start is over before the first of these.
-        start_interval="2s" if api_version >= START_INTERVAL_API else None,
+        start_interval="2s" if has_start_interval else None,
     )

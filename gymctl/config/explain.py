@@ -24,6 +24,9 @@ class Explanation:
     value: Any
     writers: tuple[Write, ...]
     refers_to: tuple[str, ...]
+    is_expanded: bool = False
+    """The winner is a `${reference}` that no longer counts: when a later file wrote into its block, it was
+    replaced by what it stood for at that time."""
 
     def to_json(self) -> dict[str, Any]:
         writers = [
@@ -37,7 +40,13 @@ class Explanation:
             }
             for write in self.writers
         ]
-        return {"key": self.key, "value": self.value, "writers": writers, "refers_to": list(self.refers_to)}
+        return {
+            "key": self.key,
+            "value": self.value,
+            "writers": writers,
+            "refers_to": list(self.refers_to),
+            "is_expanded": self.is_expanded,
+        }
 
 
 def explain(config: Config, key: str) -> list[Explanation]:
@@ -47,6 +56,7 @@ def explain(config: Config, key: str) -> list[Explanation]:
         raise _unknown(config, key)
     secrets = secrets_said(config)
     values = {dotted(path): value for path, value in leaves(mask(config.document, secrets))}
+    clear = {dotted(path): value for path, value in leaves(config.document)}
     told: dict[str, Explanation] = {}
     for leaf in wanted:  # grows while it is walked
         if leaf in told:
@@ -54,7 +64,9 @@ def explain(config: Config, key: str) -> list[Explanation]:
         writes = config.writers[leaf]
         refers_to = tuple(dict.fromkeys(_references(config, leaf, writes[-1])))
         shown = tuple(masked(write, secrets) for write in writes)
-        told[leaf] = Explanation(leaf, values.get(leaf), shown, refers_to)
+        follows = [clear[other] for other in refers_to]
+        is_expanded = writes[-1].key != leaf and bool(follows) and follows != [clear[leaf]]
+        told[leaf] = Explanation(leaf, values.get(leaf), shown, refers_to, is_expanded)
         wanted.extend(refers_to)
     return list(told.values())
 

@@ -32,7 +32,7 @@ def allocate(
     """
     document = copy.deepcopy(dict(config.document))
     low, high = port_range(document)
-    used = {config.head_port, *avoid, *_listed(document)}
+    used = {config.head_port, *avoid, *disallowed(document)}
     used |= {block.port for block in config.servers.values() if block.port != UNKNOWN_PORT}
     servers = {}
     for name, block in config.servers.items():
@@ -60,7 +60,7 @@ def with_free_head_port(config: Config, *, held: int | None = None) -> Config:
         return config
     document = copy.deepcopy(dict(config.document))
     low, high = port_range(document)
-    used = {config.head_port, *_listed(document), *(block.port for block in config.servers.values())}
+    used = {config.head_port, *disallowed(document), *(block.port for block in config.servers.values())}
     port = held or _free(config.head_host, None, low, high, used)
     document["head_server"]["port"] = port
     return replace(config, head_port=port, document=document)
@@ -153,10 +153,11 @@ def _free(host: str, preferred: int | None, low: int, high: int, used: Collectio
     )
 
 
-def _listed(document: Mapping[str, Any]) -> list[int]:
+def disallowed(document: Mapping[str, Any]) -> list[int]:
+    """Ports that the user rules out."""
     listed = document.get("disallowed_ports") or []
     return [port for value in listed if (port := as_port(value)) is not None]
 
 
 def _final_list(document: Mapping[str, Any], head_port: int, servers: Iterable[Any]) -> list[int]:
-    return list(dict.fromkeys([head_port, *_listed(document), *(block.port for block in servers)]))
+    return list(dict.fromkeys([head_port, *disallowed(document), *(block.port for block in servers)]))

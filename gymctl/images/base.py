@@ -27,11 +27,10 @@ async def choose(
     A named one (GYMCTL_BASE_IMAGE, then `build.base_image` of the config) is the only candidate. Otherwise
     what the engine holds comes first: a machine that once made its own does not try to pull at every start.
     """
+    found = await held(config, engine, environ)
+    if found is not None:
+        return found
     named = environ.get(VARIABLE) or _configured(config)
-    for reference in (named,) if named else (PUBLIC, HOME_MADE):
-        found = await _local(engine, reference)
-        if found is not None:
-            return found
     pulled = await _pull(engine, named or PUBLIC, reporter)
     if pulled is not None:
         return pulled
@@ -46,6 +45,21 @@ async def choose(
     if made is None:
         raise EngineError(f"scripts/python_image.sh ended well, but {HOME_MADE} is not there")
     return made
+
+
+async def held(config: Config, engine: Engine, environ: Mapping[str, str] = os.environ) -> BaseImage | None:
+    """The base image, when the engine has one already. Only looks."""
+    for reference in candidates(config, environ):
+        found = await _local(engine, reference)
+        if found is not None:
+            return found
+    return None
+
+
+def candidates(config: Config, environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+    """The images that may be the base, the preferred one first."""
+    named = environ.get(VARIABLE) or _configured(config)
+    return (named,) if named else (PUBLIC, HOME_MADE)
 
 
 def _configured(config: Config) -> str | None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-from pathlib import Path
 
-from gymctl.compose import render, yaml
+from gymctl.compose import render
 from gymctl.compose.addresses import ViewName
 from gymctl.config.model import Config
 from gymctl.contract.servers import HEAD_PORT
@@ -15,7 +14,7 @@ from gymctl.engine import Engine
 from gymctl.images import build
 from gymctl.images.build import Images
 from gymctl.paths import ProjectPaths
-from gymctl.runtime import parts, preflight, private
+from gymctl.runtime import composefile, parts, preflight, private
 from gymctl.runtime.containers import ComposeStack
 from gymctl.runtime.stack import Reporter, RuntimeName
 from gymctl.runtime.state import ProjectState
@@ -52,15 +51,11 @@ class ComposeLauncher:
     def write(self, config: Config, paths: ProjectPaths, told: parts.Parts) -> str:
         """Write the compose file; returns its digest."""
         assert self._images is not None, "prepare comes first"
-        rendering = render.Rendering(
-            images=self._images.by_server,
-            head_image=self._images.base,
-            part_digests={service: parts.digest(part) for service, part in told.items()},
-            folder=str(paths.folder.parent.parent.resolve()),
-            user=render.user(os.getuid(), os.getgid()),
-            engine=render.EngineFacts(api_version=self._engine.facts.api, cpus=os.cpu_count() or 1),
+        facts = composefile.Facts(
+            self._images.by_server, self._images.base, self._engine.facts.has_start_interval
         )
-        text = yaml.dump(render.render(config, rendering), path=_shown(paths.compose))
+        digests = {service: parts.digest(part) for service, part in told.items()}
+        text = composefile.text(config, paths, facts, digests)
         private.write(paths.compose, text)
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -69,10 +64,3 @@ class ComposeLauncher:
 
     async def start(self, stack: ComposeStack, config: Config, reporter: Reporter) -> None:
         await stack.start(reporter, config.secrets)
-
-
-def _shown(path: Path) -> str:
-    try:
-        return str(path.resolve().relative_to(Path.cwd()))
-    except ValueError:
-        return str(path.resolve())

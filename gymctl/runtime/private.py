@@ -40,8 +40,16 @@ def write(path: Path, text: str, *, owner: tuple[int, int] | None = None) -> Non
 
 def project_secret(path: Path) -> bytes:
     """The random key of a project, made on first use. Session secrets are derived from it."""
+    known = read_secret(path)
+    if known is None:
+        write(path, secrets.token_hex(32))
+        known = bytes.fromhex(path.read_text(encoding="ascii"))
+    return known
+
+
+def read_secret(path: Path) -> bytes | None:
+    """The random key of a project; None before its first use."""
     try:
         return bytes.fromhex(path.read_text(encoding="ascii"))
     except (FileNotFoundError, ValueError):
-        write(path, secrets.token_hex(32))
-        return bytes.fromhex(path.read_text(encoding="ascii"))
+        return None

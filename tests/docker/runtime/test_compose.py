@@ -98,6 +98,22 @@ def test_the_rendered_file_runs_by_hand(folder: Any, containers: Any) -> None:
         subprocess.run([*compose, "down", "-t", "2"], check=True, capture_output=True)
 
 
+def test_config_render_prints_what_up_writes(folder: Any) -> None:
+    folder.server("tiny", judge_api_key="sk-planted-4711-abcdef")
+    selection = folder.up_arguments()[1:]
+    selection = [part for part in selection if part not in ("--runtime", "compose")]
+    before = folder.run("config", "render", *selection)
+    assert before.returncode == 0, before.stderr
+    assert "sk-planted" not in before.stdout + before.stderr
+    check = ["docker", "compose", "-f", "-", "config", "-q"]
+    subprocess.run(check, input=before.stdout, text=True, check=True, cwd=folder.path)
+    assert folder.up("-d").returncode == 0
+    written = (folder.parts.parent / "compose.yaml").read_text()
+    after = folder.run("config", "render", *selection)
+    assert after.stdout == written
+    assert folder.run("down").returncode == 0
+
+
 def _is_up(folder: Any) -> bool:
     try:
         status = json.loads(answer(f"http://127.0.0.1:{folder.head_port}/gymctl/status")[2])

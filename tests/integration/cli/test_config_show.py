@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import resource
 import subprocess
 import sys
@@ -60,6 +62,20 @@ def test_the_document_goes_to_stdout_masked_by_key_and_by_value(folder) -> None:
     assert "judge.yaml" in done.stderr and "env.yaml" in done.stderr
 
 
+def test_files_are_listed_in_merge_order_and_warnings_hold_no_secret(folder) -> None:
+    (folder / "inner.yaml").write_text("k: 1\n")
+    (folder / "outer.yaml").write_text(
+        "config_paths: [inner.yaml, inner.yaml]\nsk-very-secret: {responses_api_models: {}}\n"
+    )
+    done = run(folder, "config", "show", "outer.yaml", "judge.yaml")
+    assert done.returncode == 0, done.stderr
+    order = [done.stderr.rindex(f"{name}.yaml") for name in ("inner", "outer", "judge", "env")]
+    assert order == sorted(order)
+    assert "warning: `inner.yaml` is included more than once" in done.stderr
+    assert "warning: `****` is ignored" in done.stderr
+    assert "sk-very-secret" not in done.stderr
+
+
 def test_json_is_the_same_document(folder) -> None:
     text = run(folder, "config", "show", "judge.yaml").stdout
     assert json.loads(run(folder, "config", "show", "judge.yaml", "--json").stdout) == yaml.safe_load(text)
@@ -83,6 +99,32 @@ def test_secrets_are_not_printed_without_somebody_to_ask(folder) -> None:
     assert done.returncode == 2
     assert done.stdout == ""
     assert "--yes" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "is_printed"),
+    [(b"y\n", 0, True), (b"n\n", 2, False), (b"\n", 2, False), (b"\x04", 2, False)],
+)
+def test_on_a_terminal_secrets_are_printed_only_after_a_yes(folder, answer, code, is_printed) -> None:
+    ours, theirs = pty.openpty()
+    try:
+        os.write(ours, answer)
+        done = subprocess.run(
+            [sys.executable, "-m", "gymctl", "config", "show", "judge.yaml", "--show-secrets"],
+            cwd=folder,
+            stdin=theirs,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    finally:
+        os.close(theirs)
+        os.close(ours)
+    assert done.returncode == code, done.stderr
+    assert "Print secrets in clear?" in done.stderr
+    assert ("sk-very-secret" in done.stdout) == is_printed
+    assert done.stdout.startswith("judge:") if is_printed else done.stdout == ""
 
 
 @pytest.mark.parametrize(

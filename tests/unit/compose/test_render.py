@@ -8,7 +8,7 @@ import yaml as pyyaml
 
 from gymctl.compose import yaml
 from gymctl.compose.names import HEAD, service_names
-from gymctl.compose.render import CONTAINER_USER, EngineFacts, Rendering, render, user
+from gymctl.compose.render import CONTAINER_USER, Rendering, render, user
 from gymctl.config.model import Config
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "compose.yaml"
@@ -24,7 +24,7 @@ def rendering(config: Config) -> Rendering:
         part_digests={service: f"{number:016x}" for number, service in enumerate(services)},
         folder="/home/you/project",
         user="1000:1000",
-        engine=EngineFacts(api_version=(1, 44), cpus=2),
+        cpus=2,
     )
 
 
@@ -92,7 +92,7 @@ def test_only_models_and_the_head_reach_the_host(config: Config, rendering: Rend
 
 
 def test_start_interval_is_left_out_for_engines_that_refuse_it(config: Config, rendering: Rendering) -> None:
-    old = replace(rendering, engine=EngineFacts(api_version=(1, 43), cpus=2))
+    old = replace(rendering, has_start_interval=False)
     assert "start_interval" not in yaml.dump(render(config, old))
     assert "start_interval" in yaml.dump(render(config, rendering))
 

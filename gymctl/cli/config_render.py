@@ -1,0 +1,83 @@
+"""`gymctl config render`: the Compose file of a selection, with nothing built, started or written besides."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gymctl.cli import selection as flags
+from gymctl.cli.output import Console
+from gymctl.errors import PrerequisiteError
+
+if TYPE_CHECKING:
+    from gymctl.config.model import Config
+    from gymctl.images.plan import BaseImage
+
+
+@flags.takes_selection
+def command(
+    chosen: flags.Chosen,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to FILE, not to stdout.")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only errors and warnings.")] = False,
+) -> None:
+    """Print the Compose file that `up` would write. No engine is needed; nothing is built or started.
+
+    No secret stands in it: what each server is told lies in part files, which `up` writes. Missing ports are
+    those of the last start, else counted up from port_range_low without a look at what is free.
+    """
+    import asyncio
+
+    from gymctl.config.load import load
+    from gymctl.config.masking import redact
+    from gymctl.paths import ProjectPaths
+    from gymctl.runtime import composefile
+
+    console = Console(is_quiet=quiet)
+    loaded = load(chosen.selection())
+    for warning in loaded.warnings:
+        console.insist(f"warning: {redact(warning, loaded.secrets)}")
+    python, has_start_interval, note = asyncio.run(_facts(loaded))
+    text = composefile.preview(loaded, python, has_start_interval=has_start_interval)
+    if output is None:
+        console.data(text.rstrip("\n"))
+    else:
+        _write(output, text)
+    console.say(note)
+    console.say(f"`gymctl up` writes ./parts/ beside its copy, {ProjectPaths.of(loaded.project).compose}")
+
+
+async def _facts(config: Config) -> tuple[BaseImage, bool, str]:
+    """The Python image, whether `start_interval` may be used, and a line that says where this is from."""
+    import asyncio
+
+    from gymctl import engine
+    from gymctl.images import base
+    from gymctl.images.plan import BaseImage
+
+    unknown = base.candidates(config)[0]
+    without_id = BaseImage(unknown, unknown)
+    inexact = f"image tags without the id of {unknown}, so `up` names others"
+    if not await asyncio.to_thread(engine.answers):
+        return without_id, False, f"no engine answers: {inexact}; no start_interval, which old ones refuse"
+    try:
+        found = await asyncio.to_thread(engine.Engine.connect)
+    except PrerequisiteError as error:
+        return without_id, False, f"{error.what}: {inexact}; no start_interval, which old ones refuse"
+    python = await base.held(config, found)
+    facts = f"as for Docker engine {found.facts.version}"
+    if python is None:
+        return without_id, found.facts.has_start_interval, f"{facts}, which has no base image yet: {inexact}"
+    return python, found.facts.has_start_interval, facts
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise PrerequisiteError(
+            f"the compose file cannot be written: {error.strerror}", where=str(path)
+        ) from error
