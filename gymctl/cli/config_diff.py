@@ -47,7 +47,7 @@ def _loaded(chosen: flags.Chosen, side: str, console: Console) -> Config:
     from gymctl.config.masking import redact
 
     given = {**chosen.given, "tokens": [side, *(chosen.given.get("tokens") or ())]}
-    loaded = load(flags.selection(**given))
+    loaded = load(flags.selection(**given, needs_model=False))
     for warning in loaded.warnings:
         console.insist(f"warning: {side}: {redact(warning, loaded.secrets)}")
     return loaded

@@ -72,6 +72,12 @@ def test_differences_as_json_and_as_an_exit_code(folder) -> None:
     assert (same.returncode, same.stdout) == (0, "")
 
 
+def test_two_benchmarks_are_compared_without_a_model(folder) -> None:
+    done = run(folder, "diff", "weather", "weather/live")
+    assert done.returncode == 0, done.stderr
+    assert "- policy_model.responses_api_models.scripted_model.seed = 0" in done.stdout
+
+
 def test_a_compose_file_is_rendered_with_no_engine_no_secret_and_nothing_written(folder) -> None:
     before = sorted(folder.rglob("*"))
     done = run(folder, "render", "judge.yaml")
