@@ -101,6 +101,7 @@ def _confirm_secrets() -> None:
 
 def _print(config: Config, console: Console, *, as_json: bool, show_secrets: bool) -> None:
     from gymctl.config.masking import mask, redact
+    from gymctl.config.writing import as_yaml
 
     for warning in config.warnings:
         console.insist(f"warning: {redact(warning, config.secrets)}")
@@ -109,6 +110,4 @@ def _print(config: Config, console: Console, *, as_json: bool, show_secrets: boo
     if as_json:
         console.json(document)
         return
-    import yaml
-
-    console.data(yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=True, width=110).rstrip("\n"))
+    console.data(as_yaml(document).rstrip("\n"))

@@ -11,6 +11,7 @@ from gymctl.config.masking import mask
 from gymctl.config.names import suggestion
 from gymctl.config.origins import Origins, Path
 from gymctl.config.problems import Problems
+from gymctl.config.writing import as_yaml
 from gymctl.contract.servers import KINDS, ServerKind
 from gymctl.errors import AlmostServerError, NoServerInstancesError
 
@@ -120,9 +121,7 @@ def _report(
 
 
 def _shown(blocks: Mapping[str, Any]) -> list[str]:
-    import yaml
-
-    return yaml.safe_dump(mask(blocks), sort_keys=False, allow_unicode=True).splitlines()
+    return as_yaml(mask(blocks)).splitlines()
 
 
 def _has_entrypoint(value: object) -> bool:

@@ -145,7 +145,7 @@ def _load(
 
 def bare(
     selection: Selection, *, cwd: Path | None = None, environ: Mapping[str, str] | None = None
-) -> tuple[dict[str, Any], dict[str, Origin]]:
+) -> tuple[dict[str, Any], Mapping[str, Origin]]:
     """What env.yaml and the command line say about an evaluation whose servers a running head knows."""
     problems = Problems()
     cwd = (cwd or Path.cwd()).resolve()

@@ -7,6 +7,7 @@ keep no origin of their own; nobody needs to find them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from gymctl.config.model import Origin
@@ -98,9 +99,30 @@ class Origins:
         origin = self.find(*path)
         return None if origin is None else origin.place
 
-    def flat(self, document: Mapping[str, Any]) -> dict[str, Origin]:
+    def flat(self, document: Mapping[str, Any]) -> Mapping[str, Origin]:
         """Last writer of each leaf, by dotted key. What no layer wrote is a default."""
-        return {dotted(path): self.find(*path) or DEFAULT for path, _ in leaves(document)}
+        return _Flat(self, document)
+
+
+class _Flat(Mapping[str, Origin]):
+    """Costs nothing until it is asked: most commands ask for a handful of thousands of keys, or for none."""
+
+    def __init__(self, origins: Origins, document: Mapping[str, Any]) -> None:
+        self._origins = origins
+        self._document = document
+
+    @cached_property
+    def _by_key(self) -> dict[str, Origin]:
+        return {dotted(path): self._origins.find(*path) or DEFAULT for path, _ in leaves(self._document)}
+
+    def __getitem__(self, key: str) -> Origin:
+        return self._by_key[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_key)
+
+    def __len__(self) -> int:
+        return len(self._by_key)
 
 
 def _first(node: OriginTree) -> Origin | None:

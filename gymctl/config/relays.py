@@ -8,6 +8,7 @@ from gymctl.config import references
 from gymctl.config.agents import relay_id
 from gymctl.config.instances import Instance
 from gymctl.config.problems import Problems
+from gymctl.config.writing import as_yaml
 from gymctl.errors import AgentWithoutEnvironmentServerError
 
 
@@ -61,6 +62,4 @@ def _block(agent: str) -> dict[str, Any]:
 
 
 def _yaml(blocks: dict[str, Any]) -> list[str]:
-    import yaml
-
-    return yaml.safe_dump(blocks, sort_keys=False, allow_unicode=True).splitlines()
+    return as_yaml(blocks).splitlines()

@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
-
 from gymctl.compose import limits, mounts
 from gymctl.compose.addresses import (
     HEAD_HOST_VIEW_PORT,
@@ -22,6 +20,7 @@ from gymctl.compose.addresses import (
 from gymctl.compose.names import HEAD, service_names
 from gymctl.config.masking import mask
 from gymctl.config.model import Config, ServerBlock
+from gymctl.config.writing import as_yaml
 from gymctl.contract.part import SERVER_PORT, HeadPart, HeadTarget, ServerPart
 from gymctl.contract.servers import HEAD_PORT, Address, ServerTable
 
@@ -146,7 +145,7 @@ def _yaml(config: Config, view: View) -> str:
     document = mask(document_for(config, view), config.secrets)
     for surplus in _surplus_environment_servers(config):
         del document[surplus]
-    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=1000)
+    return as_yaml(document, width=1000)
 
 
 def table(config: Config) -> ServerTable:

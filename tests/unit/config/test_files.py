@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
+from omegaconf._utils import get_yaml_loader  # no public name
 
+from gymctl.config import files
 from gymctl.config.files import parse
 from gymctl.config.origins import Origins
 from gymctl.errors import ConfigError
@@ -35,6 +37,19 @@ TREES = st.recursive(
 def test_a_file_means_what_it_means_to_omegaconf(tree: dict[str, Any]) -> None:
     text = yaml.safe_dump(tree, allow_unicode=True)
     assert parse(text.encode(), "x.yaml").values == OmegaConf.to_container(OmegaConf.create(text or "{}"))
+
+
+@settings(deadline=None, max_examples=500)
+@given(st.text("+-0123456789._eE:xob", min_size=1, max_size=8))
+@example("1e5").via("an exponent")
+@example("1_0.5E+3").via("an exponent after a point")
+@example("1__0e5").via("two underscores")
+@example("2024-01-01").via("a date")
+def test_a_plain_scalar_is_of_the_type_that_it_has_for_omegaconf(text: str) -> None:
+    def tags(loader: Any) -> object:
+        return loader("").resolve(yaml.ScalarNode, text, (True, False))
+
+    assert tags(files._fast_loader()) == tags(files._loader()) == tags(get_yaml_loader())
 
 
 @pytest.mark.parametrize(

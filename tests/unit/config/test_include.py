@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from gymctl.errors import (
     ConfigError,
@@ -143,3 +147,47 @@ def test_two_files_in_one_flag_are_explained(bench) -> None:
     with pytest.raises(ConfigPathNotFoundError) as caught:
         bench.load("a.yaml,b.yaml")
     assert caught.value.hint == "give one file per --config"
+
+
+FILES = [f"f{number}.yaml" for number in range(7)]
+GRAPHS = st.fixed_dictionaries({name: st.lists(st.sampled_from(FILES), max_size=3) for name in FILES})
+
+
+def discovered(roots: list[str], graph: dict[str, list[str]]) -> tuple[list[str], dict[str, list[str]]]:
+    """CONTRACT 1.5, word for word: walk the growing list; an entry that is listed is not included again."""
+    listed: list[str] = []
+    children: dict[str, list[str]] = {"": []}
+
+    def append(parent: str, entries: list[str]) -> None:
+        for entry in entries:
+            if entry not in listed:
+                listed.append(entry)
+                children[parent].append(entry)
+                children[entry] = []
+
+    append("", roots)
+    for position in range(len(FILES)):
+        if position < len(listed):
+            append(listed[position], graph[listed[position]])
+    return listed, children
+
+
+def post_order(name: str, children: dict[str, list[str]]) -> Iterator[str]:
+    for child in children[name]:
+        yield from post_order(child, children)
+    yield name
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.sampled_from(FILES), min_size=1, max_size=3), GRAPHS)
+def test_any_graph_of_files_is_merged_in_post_order_of_its_include_tree(bench, roots, graph) -> None:
+    for name, entries in graph.items():
+        bench.write(name, f"config_paths: {entries}\nlast: {name}\n{name[:2]}: 1\n".replace("'", ""))
+    bench.document()
+    config = bench.load(*roots, "one_server.yaml")
+    listed, children = discovered([*roots, "one_server.yaml"], {**graph, "one_server.yaml": []})
+    order = list(post_order("", children))[:-1]
+    assert config.document["config_paths"] == listed
+    assert [path.name for path in config.files] == order
+    assert config.document["last"] == [name for name in order if name in FILES][-1]
+    assert {name[:2] for name in FILES if name in listed} == {key for key in config.document if key[0] == "f"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
@@ -49,6 +49,63 @@ def test_merging_agrees_with_omegaconf_and_every_leaf_has_a_writer(trees: list[d
         for step in path:
             written = written[step]
         assert written == value
+
+
+# Where merging is not associative, and must not be: `???` gives way to what is below but hides nothing from
+# above, null and scalars forget the mapping below them, and a reference is looked at when it is laid over.
+SOLID = st.recursive(
+    st.sampled_from([1, "x", True]),
+    lambda inner: st.dictionaries(KEYS, inner, max_size=3),
+    max_leaves=6,
+)
+
+
+def shapes_agree(one: Any, other: Any) -> bool:
+    if isinstance(one, dict) and isinstance(other, dict):
+        return all(shapes_agree(one[key], other[key]) for key in one.keys() & other.keys())
+    return isinstance(one, dict) == isinstance(other, dict)
+
+
+@settings(deadline=None)
+@given(*[st.dictionaries(KEYS, SOLID, max_size=3)] * 3)
+def test_merging_is_associative_where_mappings_meet_mappings(low: Any, middle: Any, high: Any) -> None:
+    assume(shapes_agree(low, middle) and shapes_agree(middle, high) and shapes_agree(low, high))
+
+    def merged(*trees: Any) -> Any:
+        return merge([layer("x.yaml", tree) for tree in trees])[0]
+
+    assert merged(merged(low, middle), high) == merged(low, merged(middle, high)) == merged(low, middle, high)
+
+
+@pytest.mark.parametrize(
+    ("low", "middle", "high"),
+    [
+        ({"a": {"b": 1}}, {"a": None}, {"a": {"c": 2}}),
+        ({"a": {"b": 1}}, {"a": 1}, {"a": {"c": 2}}),
+        ({"z": {"b": 1}, "a": 1}, {"a": "${z}"}, {"a": {"c": 2}}),
+    ],
+    ids=["null", "scalar", "reference"],
+)
+def test_layers_are_merged_from_the_lowest_up(low: Any, middle: Any, high: Any) -> None:
+    step_by_step = merge([layer("x.yaml", merge([layer("x.yaml", low), layer("x.yaml", middle)])[0])])[0]
+    upper_first = merge([layer("x.yaml", middle), layer("x.yaml", high)])[0]
+    together = merge([layer("x.yaml", tree) for tree in (low, middle, high)])[0]
+    assert together == merge([layer("x.yaml", step_by_step), layer("x.yaml", high)])[0]
+    assert together != merge([layer("x.yaml", low), layer("x.yaml", upper_first)])[0]
+
+
+@settings(deadline=None)
+@given(st.lists(MAPPINGS, min_size=1, max_size=4), st.sampled_from([1, "x", True, None]))
+def test_what_the_highest_layer_says_is_the_value(trees: list[dict[str, Any]], value: object) -> None:
+    """A later sibling over an earlier one, an override over a file: the top layer always has its way."""
+    layers = [layer(f"{index}.yaml", tree) for index, tree in enumerate(trees)]
+    top = Layer("command line", {"a": value}, {"a": Origin("++a")})
+    try:
+        merged, origins = merge([*layers, top])
+    except ConfigError:
+        return  # a mapping against a list, further down
+    assert merged["a"] is value
+    assert origins.where("a") == "++a"
 
 
 def test_a_list_over_a_mapping_names_both_files() -> None:
