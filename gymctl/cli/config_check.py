@@ -26,7 +26,7 @@ def command(
     """
     from gymctl.config.check import check
 
-    report = check(chosen.selection())
+    report = check(chosen.selection(needs_model=False))
     console = Console()
     if json:
         console.json(_json(report))

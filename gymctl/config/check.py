@@ -52,11 +52,8 @@ def check(
         config = load(selection, cwd=cwd, environ=environ, problems=problems)
     except ConfigError:
         return Report(tuple(problems.errors), tuple(problems.warnings), (), None)
-    errors = tuple(evaluation.problems(config.document, config.origins))
-    more = () if errors else evaluation.read(config.document, config.origins).warnings
+    more = evaluation.read(config.document, config.origins).warnings
     warnings = tuple(redact(warning, config.secrets) for warning in (*config.warnings, *more))
-    if errors:
-        return Report(errors, warnings, (), None)
     return Report((), warnings, tuple(conflicts(config)), config)
 
 

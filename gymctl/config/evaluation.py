@@ -293,7 +293,6 @@ _RULES = {
     "model_type": "must be a mapping",
     "list_type": "must be a list",
     "greater_than_equal": "must be at least {ge}",
-    "literal_error": "must be {expected}",
     "missing": "needs `path`",
 }
 """What we say for the errors that a validation of these fields can have."""
@@ -303,5 +302,7 @@ def _rule(error: Any) -> str:
     context = error.get("ctx", {})
     if error["type"] == "value_error":
         return str(context["error"])
+    if error["type"] == "literal_error":
+        return f"must be {context['expected'].replace(chr(39), '')}"
     text: str = error["msg"]
     return _RULES.get(error["type"], text[:1].lower() + text[1:]).format(**context)

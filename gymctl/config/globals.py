@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from pydantic import ValidationError
 
+from gymctl.config import evaluation
 from gymctl.config.global_keys import GlobalKeys, TokenIdCapture
 from gymctl.config.model import GlobalSettings
 from gymctl.config.names import suggestion
@@ -25,13 +26,15 @@ _POOL = {
     "global_aiohttp_tcp_keepalive_interval_seconds": "keepalive_interval_seconds",
     "global_aiohttp_tcp_keepalive_probes": "keepalive_probes",
 }
-_READ_EARLIER = ("config_paths", "head_server", "default_host")
-"""Keys whose mistakes are told by those who read them first."""
+_CHECKED_ELSEWHERE = frozenset(("config_paths", "head_server", "default_host", *evaluation.KEYS))
+"""Keys whose mistakes are told by those who act on them."""
 
 
 def settings(document: Mapping[str, Any], origins: Origins, problems: Problems) -> GlobalSettings:
     """Checked values with defaults. Null means the default; so does a wrong value, which is reported."""
-    given = {key: value for key, value in document.items() if key not in _READ_EARLIER and value is not None}
+    given = {
+        key: value for key, value in document.items() if key not in _CHECKED_ELSEWHERE and value is not None
+    }
     try:
         keys = GlobalKeys.model_validate(given)
     except ValidationError as errors:

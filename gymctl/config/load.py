@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -113,6 +113,7 @@ def _load(
     text.check(document, origins, problems)
 
     settings = globals.settings(document, origins, problems)
+    problems.extend(evaluation.problems(document, _origins_of(document, evaluation.KEYS, origins)))
     found = instances.find(document, RESERVED, origins, problems)
     instances.refuse_empty(found, len(sources.included.files), problems)
     found = relays.add(document, found, problems)
@@ -141,6 +142,10 @@ def _load(
         warnings=tuple(problems.warnings),
         includes=sources.included.below,
     )
+
+
+def _origins_of(document: Mapping[str, Any], keys: Iterable[str], origins: Origins) -> dict[str, Origin]:
+    return origins.flat({key: document[key] for key in keys if key in document})
 
 
 def bare(

@@ -107,3 +107,13 @@ def test_settings_of_an_evaluation_are_checked_too(judges) -> None:
     assert [error.where for error in found.errors] == ["run.yaml:1:1", "run.yaml:2:1"]
     judges.write("run.yaml", "skills: {path: s}\n")
     assert report(judges, "run.yaml").warnings[-1] == "`skills` (run.yaml:1:10) is not obeyed yet"
+
+
+def test_settings_of_an_evaluation_are_told_with_everything_else(judges) -> None:
+    judges.write("bad.yaml", "verbose: 1\nnum_repeats: 0\nenvironment_routing_mode: agents\n")
+    told = {(error.what.split(",")[0], error.where) for error in report(judges, "bad.yaml").errors}
+    assert told == {
+        ("`verbose` must be true or false", "bad.yaml:1:1"),
+        ("`num_repeats` must be at least 1", "bad.yaml:2:1"),
+        ("`environment_routing_mode` must be agent", "bad.yaml:3:1"),
+    }

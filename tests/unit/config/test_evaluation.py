@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from gymctl.config.evaluation import KEYS, NOT_OBEYED, EvaluationSettings, Flag, Written, problems, read
+from gymctl.config.evaluation import KEYS, NOT_OBEYED, EvaluationSettings, Flag, Written, read
 from gymctl.config.explain import explain
 from gymctl.config.load import Selection, bare
-from gymctl.errors import ConfigError, ConfigInterpolationError
+from gymctl.errors import ConfigError, ConfigErrors, ConfigInterpolationError
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ def test_b14_a_limit_flag_of_0_means_none(settings) -> None:
     [
         ("output_jsonl_fpath: 7", "`output_jsonl_fpath` must be text, got `7`"),
         ("input_jsonl_fpath: ''", "`input_jsonl_fpath` must not be empty, got ``"),
-        ("split: example", "`split` must be 'train', 'validation' or 'benchmark', got `example`"),
+        ("split: example", "`split` must be train, validation or benchmark, got `example`"),
         ("agent_map: a", "`agent_map` must be a mapping, got `a`"),
         ("agent_map: {a: [b]}", "`agent_map.a` must be text, got `['b']`"),
         ("fan_out: {a: b}", "`fan_out.a` must be a list, got `b`"),
@@ -174,9 +174,9 @@ def test_an_empty_list_of_agents_would_drop_rows(settings) -> None:
 def test_all_problems_of_a_document_are_found(bench) -> None:
     bench.document()
     bench.write("a.yaml", "limit: x\nfan_out: {a: 1}\nnum_repeats: 0\n")
-    config = bench.load("one_server.yaml", "a.yaml")
-    found = list(problems(config.document, config.origins))
-    assert [error.where for error in found] == ["a.yaml:2:11", "a.yaml:1:1", "a.yaml:3:1"]
+    with pytest.raises(ConfigErrors) as caught:
+        bench.load("one_server.yaml", "a.yaml")
+    assert [error.where for error in caught.value.errors] == ["a.yaml:2:11", "a.yaml:1:1", "a.yaml:3:1"]
 
 
 def test_text_that_is_a_number_counts_as_one(settings, monkeypatch) -> None:
