@@ -73,8 +73,21 @@ def _mask(value: Any, key: object, in_headers: bool, pattern: re.Pattern[str] | 
 
 def _redact(text: str, pattern: re.Pattern[str] | None) -> str:
     if pattern is not None:
-        text = pattern.sub(MASK, text)
+        text = _without(text, pattern)
     return _QUERY.sub(rf"\1{MASK}", _USER_INFO.sub(MASK, text)) if "://" in text else text
+
+
+def _without(text: str, pattern: re.Pattern[str]) -> str:
+    """Every match replaced, also of secrets that overlap: `sub` would leave the end of the second one."""
+    pieces: list[str] = []
+    end = 0
+    match = pattern.search(text)
+    while match is not None:
+        if match.start() >= end:
+            pieces += (text[end : match.start()], MASK)
+        end = max(end, match.end())
+        match = pattern.search(text, match.start() + 1)
+    return "".join([*pieces, text[end:]])
 
 
 def _pattern(secrets: Collection[str]) -> re.Pattern[str] | None:
@@ -108,5 +121,5 @@ def _in_urls(text: str) -> Iterator[str]:
 
 def _is_telling(value: str) -> bool:
     """Worth hiding by value: hiding `1`, `EMPTY` or `dummy` wherever they stand would ruin every log."""
-    is_plain = value.isdigit() or value.lower() in _COMMON_VALUES or value.startswith("${")
+    is_plain = value.isdigit() or value.lower() in _COMMON_VALUES or is_reference(value)
     return len(value) >= _SHORTEST_SECRET and not is_plain
