@@ -7,6 +7,7 @@ an evaluation (CONTRACT 9.2) stand elsewhere; the names of directives are no val
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from numbers import Real
 from pathlib import PurePath
@@ -47,7 +48,9 @@ def _is_seconds(value: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    if isinstance(value, int):  # of any length: 400 digits fit no float
+        return not isinstance(value, bool) and abs(value) <= sys.float_info.max
+    return isinstance(value, Real) and math.isfinite(value)
 
 
 def _is_texts(value: Any) -> bool:

@@ -20,6 +20,9 @@ _REFERENCE = re.compile(r"\$\{(\.*)([A-Za-z_]\w*(?:\.\w+)*)\}", re.ASCII)
 _NO_KEY = re.compile(r"Interpolation key '(.+?)' not found")
 _NO_VARIABLE = re.compile(r"Environment variable '(.+?)' not found")
 
+_LONGEST_TEXT = 20_000_000
+"""References to texts are expanded; a nest of them could otherwise fill the memory."""
+
 
 @dataclass(frozen=True)
 class Found:
@@ -81,6 +84,7 @@ class Lookup:
         self._document = document
         self._open: dict[Path, None] = {}
         self._asked: dict[Path | str, Found | Unresolved] = {}
+        self._texts: dict[Path, str] = {}
         self._whole: Any = None
 
     def find(self, path: Path, text: str) -> Found:
@@ -100,9 +104,22 @@ class Lookup:
         try:
             if reference := _REFERENCE.fullmatch(text):
                 return self._follow(path, *reference.groups())
-            return Found(_REFERENCE.sub(lambda match: self._text(path, match), text), None)
+            if path not in self._texts:
+                self._texts[path] = self._joined(path, text)
+            return Found(self._texts[path], None)
         finally:
             del self._open[path]
+
+    def _joined(self, path: Path, text: str) -> str:
+        pieces: list[str] = []
+        end = length = 0
+        for match in _REFERENCE.finditer(text):
+            pieces += (text[end : match.start()], self._text(path, match))
+            end = match.end()
+            length += len(pieces[-1])
+            if length > _LONGEST_TEXT:
+                raise Unresolved("other", f"it expands to more than {_LONGEST_TEXT} characters")
+        return "".join([*pieces, text[end:]])
 
     def _text(self, path: Path, reference: re.Match[str]) -> str:
         value = self._follow(path, *reference.groups()).value

@@ -191,3 +191,9 @@ def test_a_head_port_that_the_user_chose_stays(stack) -> None:
         port = taken.getsockname()[1]
         loaded = stack.load("model.yaml", "weather.yaml", overrides=(f"++head_server.port={port}",))
         assert with_free_head_port(loaded) is loaded
+
+
+def test_a_number_that_fits_no_float_is_no_number_of_seconds(bench) -> None:
+    bench.write("long.yaml", f"server_spinup_timeout_seconds: {'9' * 400}\n")
+    with pytest.raises(ConfigError, match="server_spinup_timeout_seconds"):
+        bench.document("long.yaml")

@@ -101,3 +101,10 @@ def test_what_cannot_be_resolved_is_an_error_of_ours(bench, text) -> None:
     bench.write("a.yaml", text)
     with pytest.raises(ConfigInterpolationError):
         bench.document("a.yaml")
+
+
+def test_a_nest_of_texts_does_not_fill_the_memory(bench) -> None:
+    lines = [f"a{level}: '{'${a%d}' % (level + 1) * 9}'" for level in range(9)]
+    bench.write("nest.yaml", "\n".join([*lines, "a9: xxxxxxxxxx", ""]))
+    with pytest.raises(ConfigError, match="expands to more than|cannot be resolved"):
+        bench.document("nest.yaml")
