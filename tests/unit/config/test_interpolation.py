@@ -104,7 +104,7 @@ def test_what_cannot_be_resolved_is_an_error_of_ours(bench, text) -> None:
 
 
 def test_a_nest_of_texts_does_not_fill_the_memory(bench) -> None:
-    lines = [f"a{level}: '{'${a%d}' % (level + 1) * 9}'" for level in range(9)]
+    lines = [f"a{level}: '" + f"${{a{level + 1}}}" * 9 + "'" for level in range(9)]
     bench.write("nest.yaml", "\n".join([*lines, "a9: xxxxxxxxxx", ""]))
-    with pytest.raises(ConfigError, match="expands to more than|cannot be resolved"):
+    with pytest.raises(ConfigInterpolationError, match="expands to more than"):
         bench.document("nest.yaml")
