@@ -144,7 +144,7 @@ def _load(
     )
 
 
-def _origins_of(document: Mapping[str, Any], keys: Iterable[str], origins: Origins) -> dict[str, Origin]:
+def _origins_of(document: Mapping[str, Any], keys: Iterable[str], origins: Origins) -> Mapping[str, Origin]:
     return origins.flat({key: document[key] for key in keys if key in document})
 
 

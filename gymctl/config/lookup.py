@@ -1,13 +1,14 @@
 """What the `${…}` of a document lead to.
 
-Plain references (`${a.b}`, `${.b}`, `http://${host}/v1`) are followed here, in microseconds, and OmegaConf is
-not even imported. Everything else is asked of OmegaConf, on a pruned tree; its answers are what ours are
-tested against.
+Plain references (`${a.b}`, `${.b}`, `http://${host}/v1`) and variables (`${oc.env:HOME}`) are followed here,
+in microseconds, and OmegaConf is not even imported. Everything else is asked of OmegaConf, on a pruned tree;
+its answers are what ours are tested against.
 """
 
 from __future__ import annotations
 
 import copy
+import os
 import re
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -17,6 +18,11 @@ from gymctl.config.pruned import tree_for
 from gymctl.errors import ConfigInterpolationError
 
 _REFERENCE = re.compile(r"\$\{(\.*)([A-Za-z_]\w*(?:\.\w+)*)\}", re.ASCII)
+_VARIABLE = re.compile(
+    r"\$\{oc\.env:(?!(?:NULL|NAN|INF|TRUE|FALSE)[,}])([A-Z_][A-Z0-9_]*)(?:,(true|false|null))?\}", re.ASCII
+)
+_DEFAULTS = {"true": "True", "false": "False", "null": None}
+"""What OmegaConf makes of these as the default of a variable: text, but for null."""
 _NO_KEY = re.compile(r"Interpolation key '(.+?)' not found")
 _NO_VARIABLE = re.compile(r"Environment variable '(.+?)' not found")
 
@@ -98,6 +104,8 @@ class Lookup:
         if path in self._open:
             trail = tuple(self._open)
             raise Circle(trail[trail.index(path) :])
+        if variable := _VARIABLE.fullmatch(text):
+            return self._variable(*variable.groups())
         if not is_plain(text):
             return self._ask(path, text)
         self._open[path] = None
@@ -120,6 +128,12 @@ class Lookup:
             if length > _LONGEST_TEXT:
                 raise Unresolved("other", f"it expands to more than {_LONGEST_TEXT} characters")
         return "".join([*pieces, text[end:]])
+
+    def _variable(self, name: str, default: str | None) -> Found:
+        value = os.environ.get(name)
+        if value is None and default is None:
+            raise Unresolved("variable", name)
+        return Found(_DEFAULTS[default] if value is None and default else value, None)
 
     def _text(self, path: Path, reference: re.Match[str]) -> str:
         value = self._follow(path, *reference.groups()).value
@@ -197,7 +211,9 @@ class Lookup:
 
 
 def is_plain(text: str) -> bool:
-    """Nothing but text and plain references, so that the grammar holds no surprise."""
+    """Nothing but a variable, or text and plain references, so that the grammar holds no surprise."""
+    if _VARIABLE.fullmatch(text):
+        return True
     rest = _REFERENCE.sub("", text)
     return "$" not in rest and "\\" not in rest
 

@@ -36,6 +36,10 @@ REFERENCES = st.one_of(
             "${oc.env:GYMCTL_TEST_SET}",
             "${oc.env:GYMCTL_TEST_UNSET}",
             "${oc.env:GYMCTL_TEST_UNSET,${a}}",
+            "${oc.env:GYMCTL_TEST_SET,false}",
+            "${oc.env:GYMCTL_TEST_UNSET,false}",
+            "${oc.env:GYMCTL_TEST_UNSET,null}",
+            "${oc.env:NULL,false}",
             "${a.${b}}",
             "${oc.select:a.b,7}",
             "${oc.create:{a: 1}}",
@@ -64,6 +68,8 @@ DOCUMENTS = trees(SCALARS | REFERENCES)
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GYMCTL_TEST_SET", "from the shell")
+    monkeypatch.setenv("GYMCTL_TEST_REFERENCE", "${a}")
+    monkeypatch.setenv("GYMCTL_TEST_MISSING", "???")
     monkeypatch.delenv("GYMCTL_TEST_UNSET", raising=False)
 
 
@@ -131,6 +137,11 @@ def answer_of_omegaconf(document: dict[Any, Any], path: tuple[Any, ...]) -> tupl
 @example({"a": "${b.a}", "b": None})
 @example({"a": "${b.a}", "b": "text"})
 @example({"a": "${oc.env:GYMCTL_TEST_SET}", "b": "${a}/x", "c": {"a": "${b}"}})
+@example({"a": "${oc.env:GYMCTL_TEST_UNSET,true}", "b": "${oc.env:GYMCTL_TEST_UNSET}", "c": "${a}"})
+@example(
+    {"a": "${oc.env:GYMCTL_TEST_UNSET,null}", "b": "${oc.env:GYMCTL_TEST_SET,null}", "c": "${oc.env:NULL}"}
+)
+@example({"a": "${oc.env:GYMCTL_TEST_REFERENCE}", "b": "x${a}", "c": "${oc.env:GYMCTL_TEST_MISSING}"})
 @example({"l": [{"a": "${.b}", "b": "${oc.env:GYMCTL_TEST_SET}"}], "a": "${l[0].a}", "b": "${l.0.b}"})
 def test_a_reference_leads_where_it_leads_in_omegaconf(document: dict[Any, Any]) -> None:
     lookup = Lookup(document)
