@@ -172,7 +172,9 @@ async def _until_gone(stack: RunningProject) -> None:
 def _dry_run(config: Config, choice: RuntimeChoice, console: Console) -> None:
     from gymctl import engine
     from gymctl.paths import ProjectPaths
+    from gymctl.runtime import preflight
 
+    preflight.complete(config)
     paths = ProjectPaths.of(config.project)
     is_compose = choice == "compose" or (choice == "auto" and engine.answers())
     rows = [

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gymctl.config import evaluation
+from gymctl.config import evaluation, notices
 from gymctl.config.explain import masked, secrets_said
 from gymctl.config.load import Selection, load
 from gymctl.config.masking import redact
@@ -53,7 +53,10 @@ def check(
     except ConfigError:
         return Report(tuple(problems.errors), tuple(problems.warnings), (), None)
     more = evaluation.read(config.document, config.origins).warnings
-    warnings = tuple(redact(warning, config.secrets) for warning in (*config.warnings, *more))
+    doubtful = (*config.warnings, *more, *notices.of(config))
+    warnings = tuple(redact(warning, config.secrets) for warning in doubtful)
+    if config.unstartable:
+        return Report(config.unstartable, warnings, (), None)
     return Report((), warnings, tuple(conflicts(config)), config)
 
 

@@ -10,6 +10,7 @@ from gymctl.config.model import Dataset
 from gymctl.config.names import suggestion
 from gymctl.config.origins import Origins
 from gymctl.config.problems import Problems
+from gymctl.config.quoting import quote_hint
 from gymctl.config.roots import SearchRoots, is_file
 from gymctl.errors import ConfigError
 
@@ -26,6 +27,7 @@ LICENSES = (
     "TBD",
     "GNU General Public License v3.0",
 )
+_TEXT = ("name", "type", "jsonl_fpath", "taskset")
 
 
 def find(
@@ -51,7 +53,11 @@ def _of(instance: Instance, roots: SearchRoots, origins: Origins, problems: Prob
         mistakes = list(_problems(entry))
         for field, mistake in mistakes:
             place = origins.where(*where, index, field) or origins.where(*where, index)
-            error = ConfigError(f"`{instance.name}`: dataset {index} {mistake}", where=place)
+            found = entry.get(field) if isinstance(entry, dict) else None
+            is_unquoted = field in _TEXT and found is not None and not isinstance(found, str)
+            path = (*where, index, field)
+            hint = quote_hint(path, found, origins.find(*path)) if is_unquoted else None
+            error = ConfigError(f"`{instance.name}`: dataset {index} {mistake}", where=place, hint=hint)
             problems.add(error, *where, index, field)
         if not mistakes:
             yield _dataset(instance, entry, roots)
@@ -77,8 +83,10 @@ def _problems(entry: Any) -> Iterator[tuple[str, str]]:
         yield "", f"must be a mapping, got `{entry}`"
         return
     for key in ("name", "type", "jsonl_fpath"):
-        if not isinstance(entry.get(key), str) or not entry[key]:
-            yield key, f"needs `{key}`"
+        value = entry.get(key)
+        if not isinstance(value, str) or not value:
+            is_given = value is not None and value != ""
+            yield key, f"`{key}` must be text, got `{value}`" if is_given else f"needs `{key}`"
             return
     kind = entry["type"]
     if kind not in TYPES:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from numbers import Real
 
 from gymctl.config.instances import Instance, is_whole
-from gymctl.config.names import suggestion
 from gymctl.config.origins import Origins
 from gymctl.config.problems import Problems
 from gymctl.errors import ConfigError
@@ -47,17 +46,7 @@ def check(instances: Iterable[Instance], origins: Origins, problems: Problems) -
 
 def _problems(instance: Instance, origins: Origins) -> Iterator[tuple[str, ConfigError]]:
     """Which key is wrong, and the error that says so."""
-    settings, allowed = instance.settings, ALLOWED[instance.implementation]
-    for key in settings:
-        if key not in allowed:
-            yield (
-                key,
-                ConfigError(
-                    f"`{instance.name}`: {instance.implementation} does not know `{key}`",
-                    where=origins.where(*instance.path, key),
-                    hint=suggestion(str(key), allowed, noun="allowed"),
-                ),
-            )
+    settings = instance.settings
     is_legacy = instance.implementation == "legacy_agent"
     required = (
         ["agent_server"] if is_legacy else ["agent_server", "resources_server", "cleanup_timeout_seconds"]

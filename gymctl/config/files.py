@@ -18,6 +18,7 @@ import yaml
 
 from gymctl.config.model import Origin
 from gymctl.config.origins import OriginTree
+from gymctl.config.quoting import is_plain
 from gymctl.errors import ConfigError, Place
 
 _MAX_NODES = 1_000_000
@@ -103,7 +104,10 @@ class _Builder:
         if self._count > _MAX_NODES:
             raise ConfigError(f"`{self._name}` expands to more than {_MAX_NODES} values", where=self._name)
         if isinstance(node, yaml.ScalarNode):
-            return self._scalar(node), Origin(self._name, mark.line + 1, mark.column + 1)
+            value = self._scalar(node)
+            is_plainly = isinstance(value, str) or value is None or is_plain(node.value, value)
+            raw = None if is_plainly else node.value
+            return value, Origin(self._name, mark.line + 1, mark.column + 1, raw=raw)
         if id(node) in self._open:
             raise ConfigError("a YAML alias contains itself", where=self._place(node))
         if len(self._open) >= MAX_DEPTH:

@@ -64,6 +64,8 @@ KeepAliveSeconds = Annotated[int | None, *_whole(1, 32767)]
 Probes = Annotated[int | None, *_whole(1, 127)]
 Boolean = Annotated[bool | None, _rule("must be true or false", lambda value: isinstance(value, bool))]
 Text = Annotated[str | None, _rule("must be text", lambda value: isinstance(value, str) and value != "")]
+Written = Annotated[str | None, _rule("must be text", lambda value: isinstance(value, str))]
+"""Text that may be empty: commands that need no model set the keys of the model to it."""
 Folder = Annotated[
     str | None, _rule("must be a folder", lambda value: isinstance(value, str) and value != "")
 ]
@@ -173,9 +175,9 @@ class GlobalKeys(BaseModel):
     error_on_agent_without_environment_server: Boolean = Field(
         False, description="Do not generate environment servers."
     )
-    policy_base_url: Any = Field(None, description="Where the policy model is served.")
-    policy_api_key: Any = Field(None, description="Key of the policy model.")
-    policy_model_name: Any = Field(None, description="Name of the policy model.")
+    policy_base_url: Written = Field(None, description="Where the policy model is served.")
+    policy_api_key: Written = Field(None, description="Key of the policy model.")
+    policy_model_name: Written = Field(None, description="Name of the policy model.")
     global_aiohttp_connector_limit: Limit = Field(102400, description="Connections of one process.")
     global_aiohttp_connector_limit_per_host: Limit = Field(1024, description="Connections to one host.")
     global_aiohttp_intended_concurrency: Count = Field(None, description="Warns where limits are lower.")

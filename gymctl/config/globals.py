@@ -10,10 +10,12 @@ from pydantic import ValidationError
 
 from gymctl.config import evaluation
 from gymctl.config.global_keys import GlobalKeys, TokenIdCapture
+from gymctl.config.masking import is_secret
 from gymctl.config.model import GlobalSettings
 from gymctl.config.names import suggestion
 from gymctl.config.origins import Origins, Path, dotted
 from gymctl.config.problems import Problems
+from gymctl.config.quoting import quote_hint
 from gymctl.contract.part import Pool
 from gymctl.errors import ConfigError
 
@@ -99,4 +101,7 @@ def _explained(path: Path, error: Mapping[str, Any], origins: Origins) -> Config
 
 
 def _wrong(path: Path, rule: str, value: object, origins: Origins) -> ConfigError:
-    return ConfigError(f"`{dotted(path)}` {rule}, got `{value}`", where=origins.where(*path))
+    is_hidden = is_secret(path[-1]) and not isinstance(value, bool)
+    hint = quote_hint(path, value, origins.find(*path), is_hidden=is_hidden) if "text" in rule else None
+    found = "" if is_hidden else f", got `{value}`"
+    return ConfigError(f"`{dotted(path)}` {rule}{found}", where=origins.where(*path), hint=hint)

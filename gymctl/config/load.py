@@ -24,6 +24,7 @@ from gymctl.config import (
     references,
     relays,
     selectors,
+    server_keys,
     shaping,
     standins,
     text,
@@ -38,6 +39,7 @@ from gymctl.config.origins import Origins
 from gymctl.config.overrides import Override
 from gymctl.config.problems import Problems
 from gymctl.config.roots import SearchRoots
+from gymctl.config.server_class import ServerClasses
 from gymctl.config.writers import Writers
 from gymctl.contract.servers import HEAD_PORT
 from gymctl.errors import ConfigError
@@ -123,6 +125,8 @@ def _load(
     head_host, head_port = _fill(document, found, cwd, origins, problems)
     declared = datasets.find(found, roots, origins, problems)
     servers = dict(_blocks(found, roots, origins, selection, problems))
+    classes = ServerClasses()
+    server_keys.check(servers.values(), origins, classes, problems)
     problems.stop()
     return Config(
         project=project.project_name(
@@ -140,6 +144,7 @@ def _load(
         writers=Writers(shaped.layers, document, shaped.changes),
         secrets=secrets_of(document),
         warnings=tuple(problems.warnings),
+        unstartable=tuple(server_keys.unset(servers.values(), origins, classes)),
         includes=sources.included.below,
     )
 

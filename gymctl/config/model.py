@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 
 from gymctl.contract.part import Pool
 from gymctl.contract.servers import ServerKind
-from gymctl.errors import Place
+from gymctl.errors import ConfigError, Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,8 @@ class Origin:
     column: int | None = None
     via: Origin | None = None
     """The directive (or flag) that brought the value from where it was written to where it is."""
+    raw: str | None = field(default=None, compare=False, repr=False)
+    """How a number or boolean is written, when that differs from how it is read: `no`, `0012`."""
 
     def through(self, place: Origin) -> Origin:
         """The same writer; `place` brought the value one step further."""
@@ -135,6 +137,8 @@ class Config:
     """By dotted key of each leaf: all writers, the winner last."""
     secrets: frozenset[str] = frozenset()
     """Clear text of every value that masking hides; for redaction by value in logs and messages."""
+    unstartable: tuple[ConfigError, ...] = ()
+    """What keeps a server from starting: fields that it needs and nobody set. Raised when one is started."""
     warnings: tuple[str, ...] = ()
     includes: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """By the name of a config file: the files that it includes, at any depth."""

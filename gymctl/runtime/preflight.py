@@ -19,7 +19,7 @@ from gymctl.config.model import Config
 from gymctl.config.ports import is_free
 from gymctl.contract.part import HeadStatus
 from gymctl.engine import Engine
-from gymctl.errors import ConfigError, PrerequisiteError
+from gymctl.errors import ConfigError, ConfigErrors, PrerequisiteError
 from gymctl.runtime import probe
 
 SMALLEST_DISK = 500 * 1024**2
@@ -39,6 +39,14 @@ class Wanted:
     @property
     def key(self) -> str:
         return "head_server.port" if self.server == HEAD else f"{self.server}….port"
+
+
+def complete(config: Config) -> None:
+    """Every field that a server cannot start without is set."""
+    if len(config.unstartable) == 1:
+        raise config.unstartable[0]
+    if config.unstartable:
+        raise ConfigErrors(config.unstartable)
 
 
 async def ports(config: Config, *, own: Collection[int] = ()) -> None:

@@ -79,6 +79,7 @@ async def bring_up(
     is_head_movable: nobody looks for the head at the default port, so it may be another one.
     When a start fails or is cancelled, everything that belongs to the project has been stopped and removed.
     """
+    preflight.complete(config)
     paths = ProjectPaths.of(config.project, base)
     _make_folder(paths)
     with lock.held(paths.lock, "up"), nullcontext(use) if use else lock.Use(paths.use) as used:
