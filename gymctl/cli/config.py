@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gymctl.cli import config_check, config_diff, config_render
+from gymctl.cli import config_check, config_diff, config_render, config_schema
 from gymctl.cli import selection as flags
 from gymctl.cli.output import Console, inline
 from gymctl.errors import UsageError
@@ -25,6 +25,7 @@ app = typer.Typer(help="What a configuration resolves to.", no_args_is_help=True
 app.command("check")(config_check.command)
 app.command("diff")(config_diff.command)
 app.command("render")(config_render.command)
+app.command("schema")(config_schema.command)
 
 
 @app.callback()

@@ -23,7 +23,7 @@ def find(instance: Instance, roots: SearchRoots, origins: Origins) -> Path:
             return folder
         looked.append(f"  {folder}: {lacks}")
     known = [
-        path.name for root in roots.folders for path in (root / instance.kind).glob("*/") if _is_server(path)
+        path.name for root in roots.folders for path in (root / instance.kind).glob("*/") if is_server(path)
     ]
     raise ConfigError(
         f"`{instance.name}`: there is no server folder {relative}",
@@ -43,5 +43,5 @@ def _lacks(folder: Path, entrypoint: str) -> str | None:
     return None
 
 
-def _is_server(folder: Path) -> bool:
+def is_server(folder: Path) -> bool:
     return folder.is_dir() and any((folder / name).is_file() for name in _REQUIREMENTS)

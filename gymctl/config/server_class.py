@@ -23,7 +23,7 @@ from gymctl.config.model import ServerBlock
 from gymctl.config.python_modules import Found, Module, Modules, Outside
 from gymctl.paths import PACKAGE
 
-_GIVEN = frozenset({"name"})
+GIVEN = frozenset({"name"})
 """Fields that every server is given and no block holds."""
 
 Family = Literal["gymctl", "nemo_gym", "unknown"]
@@ -45,12 +45,12 @@ class ServerClass:
     @property
     def keys(self) -> frozenset[str]:
         """The fields' names as a block writes them; `name` comes from the instance id."""
-        return frozenset(item.key for item in self.fields.fields.values() if item.key) - _GIVEN
+        return frozenset(item.key for item in self.fields.fields.values() if item.key) - GIVEN
 
     @cached_property
     def model(self) -> Any:
         """A pydantic class with the same fields, types and limits (no validators); None when it is open."""
-        return replica(self.fields, without=_GIVEN) if self.is_closed else None
+        return replica(self.fields, without=GIVEN) if self.is_closed else None
 
 
 class ServerClasses:
