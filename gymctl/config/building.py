@@ -26,6 +26,8 @@ class Applied:
     document: dict[Any, Any]
     tree: dict[Any, OriginTree]
     directives: tuple[Directive, ...]
+    unused: tuple[ConfigError, ...]
+    """Directives without effect: `_delete_key` in a block that holds no such key, others at the top level."""
 
 
 def apply(frozen: dict[Any, Any], tree: dict[Any, OriginTree]) -> Applied:
@@ -40,7 +42,12 @@ def apply(frozen: dict[Any, Any], tree: dict[Any, OriginTree]) -> Applied:
     if not isinstance(document, dict):
         raise ConfigError("a directive at the top level must name a mapping", where=found[()].origin.place)
     _refuse_leftovers(document, (), Origins(new_tree))
-    return Applied(document, new_tree, tuple(found.values()))
+    idle = [
+        ConfigError(f"`{key}` has no effect at the top level", where=origins.where(key))
+        for key in KEYS
+        if key in frozen
+    ]
+    return Applied(document, new_tree, tuple(found.values()), (*build.unused, *idle))
 
 
 class _Build:
@@ -58,6 +65,7 @@ class _Build:
         self._found = found
         self._origins = origins
         self._moved = {item.source for item in found.values() if item.kind == "inherit_from" and item.source}
+        self.unused: list[ConfigError] = []
         self._owed: dict[Path, list[str]] = {}
         """Keys that `_delete_key` names and that an enclosing directive has to bring."""
 
@@ -81,7 +89,8 @@ class _Build:
         values: dict[Any, Any] = {}
         origins: dict[Any, OriginTree] = {}
         for key, child in node.items():
-            if key not in KEYS and key != DELETE and (*path, key) not in self._moved:
+            is_directive = key == DELETE or (key in KEYS and path)
+            if not is_directive and (*path, key) not in self._moved:
                 values[key], origins[key] = self.value(child, below(tree, key), (*path, key), is_under)
         rest = _names(node[DELETE], path, self._origins) if DELETE in node else []
         rest = [name for name in rest if not _drop(values, origins, name)]
@@ -92,6 +101,9 @@ class _Build:
                 self._refuse_owed(path)
         if rest and is_under and directive is None:
             self._owed[path] = rest
+        elif rest and directive is None:
+            # The file that once brought the key may no longer do so.
+            self.unused.append(self._nothing_to_delete(path, rest, values))
         elif rest and values != MISSING:
             raise self._nothing_to_delete(path, rest, values)
         return values, origins
@@ -201,7 +213,8 @@ def _refuse_leftovers(node: Any, path: Path, origins: Origins) -> None:
     for key, value in items:
         here = (*path, key)
         is_text = isinstance(value, str) and LOOKS_LIKE.search(value) is not None
-        if key in KEYS or key == DELETE or (is_text and VALUE.fullmatch(value)):
+        is_directive = key == DELETE or (key in KEYS and path)
+        if is_directive or (is_text and VALUE.fullmatch(value)):
             raise ConfigError(
                 f"`{dotted(here)}` was inherited or copied together with its block, and directives in such"
                 " content are not followed",

@@ -12,8 +12,9 @@ from gymctl.config.origins import Origins
 from gymctl.config.problems import Problems
 from gymctl.config.quoting import quote_hint
 from gymctl.config.roots import SearchRoots, is_file
-from gymctl.errors import ConfigError
+from gymctl.errors import AlmostServerError
 
+SOURCES = {"gitlab": ("dataset_name", "version", "artifact_fpath"), "huggingface": ("repo_id",)}
 TYPES = ("train", "validation", "example", "benchmark")
 LICENSES = (
     "Apache 2.0",
@@ -46,7 +47,9 @@ def _of(instance: Instance, roots: SearchRoots, origins: Origins, problems: Prob
     listed = instance.settings["datasets"]
     where = (*instance.path, "datasets")
     if not isinstance(listed, list):
-        error = ConfigError(f"`{instance.name}`: `datasets` must be a list", where=origins.where(*where))
+        error = AlmostServerError(
+            f"`{instance.name}`: `datasets` must be a list", where=origins.where(*where)
+        )
         problems.add(error, *where)
         return
     for index, entry in enumerate(listed):
@@ -57,7 +60,8 @@ def _of(instance: Instance, roots: SearchRoots, origins: Origins, problems: Prob
             is_unquoted = field in _TEXT and found is not None and not isinstance(found, str)
             path = (*where, index, field)
             hint = quote_hint(path, found, origins.find(*path)) if is_unquoted else None
-            error = ConfigError(f"`{instance.name}`: dataset {index} {mistake}", where=place, hint=hint)
+            what = f"`{instance.name}`: dataset {index} {mistake}"
+            error = AlmostServerError(what, where=place, hint=hint)
             problems.add(error, *where, index, field)
         if not mistakes:
             yield _dataset(instance, entry, roots)
@@ -112,3 +116,17 @@ def _problems(entry: Any) -> Iterator[tuple[str, str]]:
     old = [key for key in ("gitlab_identifier", "huggingface_identifier") if entry.get(key) is not None]
     if entry.get("source") is not None and old:
         yield "source", f"has both `source` and `{old[0]}`; use `source`"
+    else:
+        yield from _source_problems(entry.get("source"))
+
+
+def _source_problems(source: Any) -> Iterator[tuple[str, str]]:
+    if source is None:
+        return
+    kind = source.get("type") if isinstance(source, dict) else None
+    if not isinstance(source, dict) or kind not in SOURCES:
+        yield "source", f"`source` needs a `type`, {' or '.join(SOURCES)}"
+        return
+    for key in SOURCES[kind]:
+        if source.get(key) is None:
+            yield "source", f"`source` of type {kind} needs `{key}`"

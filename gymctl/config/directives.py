@@ -55,7 +55,7 @@ def find(frozen: dict[Any, Any], node: Any, path: Path, origins: Origins) -> Ite
             yield _directive(frozen, path, kind, match[2].strip(), node.strip(), origin, is_key=False)
         return
     if isinstance(node, dict):
-        keys = [key for key in node if key in KEYS]
+        keys = [key for key in node if key in KEYS] if path else []  # at the top level: without effect
         if len(keys) > 1:
             raise ConfigError(
                 f"`{dotted(path)}` has both `_inherit_from` and `_copy`; keep one",

@@ -13,13 +13,24 @@ from gymctl.config.global_keys import GlobalKeys, TokenIdCapture
 from gymctl.config.masking import is_secret
 from gymctl.config.model import GlobalSettings
 from gymctl.config.names import suggestion
-from gymctl.config.origins import Origins, Path, dotted
+from gymctl.config.origins import MISSING, Origins, Path, dotted
 from gymctl.config.problems import Problems
 from gymctl.config.quoting import quote_hint
 from gymctl.contract.part import Pool
 from gymctl.errors import ConfigError
 
 PORT_RANGE = (10001, 20000)
+_DEFAULTS: Mapping[str, bool | int] = {
+    "use_absolute_ip": False,
+    "port_range_low": PORT_RANGE[0],
+    "port_range_high": PORT_RANGE[1],
+    "allow_openai_version_skew": False,
+    "skip_venv_if_present": False,
+    "dry_run": False,
+    "server_spinup_timeout_seconds": 600,
+    "model_endpoint_readiness_timeout_seconds": 600,
+}
+_FOLDERS = {"results_dir": "results", "cache_dir": "cache"}
 
 _POOL = {
     "global_aiohttp_connector_limit": "limit",
@@ -64,15 +75,28 @@ def port_range(document: Mapping[str, Any]) -> tuple[int, int]:
     return (PORT_RANGE[0] if low is None else low, PORT_RANGE[1] if high is None else high)
 
 
+def fill_defaults(merged: dict[Any, Any], cwd: FilePath) -> None:
+    """What foreign servers look up without a default of their own, before `${cache_dir}` is resolved."""
+    for key, value in _DEFAULTS.items():
+        merged.setdefault(key, value)
+    for key, default in _FOLDERS.items():
+        value = merged.setdefault(key, str(cwd / default))
+        is_plain = isinstance(value, str) and value and value != MISSING and not value.startswith("~")
+        if is_plain and "${" not in value and "\0" not in value:
+            merged[key] = str((cwd / value).resolve())
+
+
 def fill_folders(document: dict[str, Any], cwd: FilePath, origins: Origins, problems: Problems) -> None:
-    """`results_dir` and `cache_dir`, absolute."""
-    for key, default in (("results_dir", "results"), ("cache_dir", "cache")):
+    """`results_dir` and `cache_dir`, absolute, and where foreign servers keep what uv makes."""
+    for key, default in _FOLDERS.items():
         value = document.get(key)
         folder = FilePath(value if isinstance(value, str) and value else default)
         try:
-            document[key] = str(cwd / folder.expanduser())
+            document[key] = str((cwd / folder.expanduser()).resolve())
         except RuntimeError:
             problems.add(_wrong((key,), "names a home folder that does not exist", value, origins), key)
+    document.setdefault("uv_cache_dir", f"{document['cache_dir']}/uv")
+    document.setdefault("uv_venv_dir", str(cwd))
 
 
 def fill_skip_verification(document: Mapping[str, Any], agents: list[dict[str, Any]]) -> None:

@@ -132,16 +132,17 @@ def _opened(
         return None
     listed[entry] = None
     with problems.collected():
-        path = _locate(entry, roots, problems.warn, where)
-        listed[entry] = _File(entry, path, read(path, display(path, cwd)))
+        found, path = _locate(entry, roots, problems.warn, where)
+        listed[entry] = _File(found, path, read(path, display(path, cwd)))
     return listed[entry]
 
 
-def _locate(entry: str, roots: SearchRoots, warn: Callable[[str], None], where: str) -> Path:
+def _locate(entry: str, roots: SearchRoots, warn: Callable[[str], None], where: str) -> tuple[str, Path]:
+    """The entry, renamed when it has moved, and its file."""
     path = roots.find(entry)
     if path is None and entry in MOVED and (moved := roots.find(MOVED[entry])) is not None:
         warn(f"`{entry}` has moved; use `{MOVED[entry]}`")
-        return moved
+        return MOVED[entry], moved
     if path is None:
         places = roots.candidates(entry)
         beside = [
@@ -156,7 +157,7 @@ def _locate(entry: str, roots: SearchRoots, warn: Callable[[str], None], where: 
             details=["looked for:", *(f"  {place}" for place in places)],
             hint=hint,
         )
-    return path
+    return entry, path
 
 
 def _post_order(file: _File) -> list[_File]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, cast
@@ -89,10 +89,14 @@ def refuse_empty(found: list[Instance], files: int, problems: Problems) -> None:
         problems.add(error)
 
 
+def kinds(instances: Iterable[Instance]) -> dict[str, ServerKind]:
+    return {instance.name: instance.kind for instance in instances}
+
+
 def names(document: Mapping[str, Any], found: list[Instance], problems: Problems) -> dict[str, ServerKind]:
     """Every server; also blocks that mean to be one, when their mistakes have been reported."""
     if not any(isinstance(error, AlmostServerError) for error in problems.errors):
-        return {instance.name: instance.kind for instance in found}
+        return kinds(found)
     return {
         name: kind
         for name, block in document.items()
@@ -152,7 +156,9 @@ def _problem(name: str, block: dict[str, Any]) -> Mistake | None:
 
 
 def _is_folder_name(name: str) -> bool:
-    return name not in ("", ".", "..") and "/" not in name and "\\" not in name and name.isprintable()
+    """Also of a folder in a folder: `family/member`."""
+    is_plain = "\\" not in name and name.isprintable()
+    return is_plain and all(part not in ("", ".", "..") for part in name.split("/"))
 
 
 def _settings_problems(kind: ServerKind, settings: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -162,21 +168,20 @@ def _settings_problems(kind: ServerKind, settings: dict[str, Any]) -> Iterator[t
         yield "entrypoint", "`entrypoint` is required"
     elif PurePosixPath(entrypoint).is_absolute() or ".." in PurePosixPath(entrypoint).parts:
         yield "entrypoint", f"`entrypoint` must lie in the server folder, got `{entrypoint}`"
-    if kind == "resources_servers":
-        domain = settings.get("domain")
-        if domain is None:
-            yield "domain", "`domain` is required for resources servers"
-        elif domain not in DOMAINS:
-            hint = suggestion(str(domain), DOMAINS, noun="allowed")
-            yield "domain", f"`domain` is unknown: `{domain}` ({hint})"
+    domain = settings.get("domain")
+    if domain is None and kind == "resources_servers":
+        yield "domain", "`domain` is required for resources servers"
+    elif domain is not None and domain not in DOMAINS:
+        hint = suggestion(str(domain), DOMAINS, noun="allowed")
+        yield "domain", f"`domain` is unknown: `{domain}` ({hint})"
     workers = settings.get("num_workers")
     if workers is not None and (not is_whole(workers) or workers < 1):
         yield "num_workers", f"`num_workers` must be at least 1, got `{workers}`"
     port = settings.get("port")
-    if port not in (None, UNKNOWN_PORT) and as_port(port) is None:
+    if port not in (None, UNKNOWN_PORT, 0) and as_port(port) is None:
         yield "port", f"`port` must be a number from 1 to 65535, got `{port}`"
     host = settings.get("host")
-    if host is not None and (not isinstance(host, str) or not host):
+    if host is not None and not isinstance(host, str):
         yield "host", f"`host` must be text, got `{host}`"
 
 

@@ -41,7 +41,7 @@ from gymctl.config.problems import Problems
 from gymctl.config.roots import SearchRoots
 from gymctl.config.server_class import ServerClasses
 from gymctl.config.writers import Writers
-from gymctl.contract.servers import HEAD_PORT
+from gymctl.contract.servers import HEAD_PORT, ServerKind
 from gymctl.errors import ConfigError
 
 ENV_FILE = "env.yaml"
@@ -110,6 +110,7 @@ def _load(
             problems=problems,
         )
         origins = shaped.origins
+        globals.fill_defaults(shaped.merged, cwd)
         document = interpolation.resolve(shaped.merged, origins, problems)
     standins.fold(document, origins.tree)
     text.check(document, origins, problems)
@@ -296,14 +297,15 @@ def _fill(
 def _blocks(
     found: list[Instance], roots: SearchRoots, origins: Origins, selection: Selection, problems: Problems
 ) -> Iterator[tuple[str, ServerBlock]]:
+    known = instances.kinds(found)
     for instance in found:
         has_folder = selection.needs_model or instance.implementation != standins.DUMMY
         with problems.collected(*instance.path):
             folder = folders.find(instance, roots, origins) if has_folder else Path()
-            yield instance.name, _block(instance, folder)
+            yield instance.name, _block(instance, folder, known)
 
 
-def _block(instance: Instance, folder: Path) -> ServerBlock:
+def _block(instance: Instance, folder: Path, known: Mapping[str, ServerKind]) -> ServerBlock:
     settings = instance.settings
     return ServerBlock(
         name=instance.name,
@@ -312,7 +314,7 @@ def _block(instance: Instance, folder: Path) -> ServerBlock:
         entrypoint=settings["entrypoint"],
         folder=folder,
         settings=settings,
-        calls=references.of(instance),
+        calls=references.of(instance, known),
         host=settings["host"],
         port=settings["port"],
         is_port_explicit=settings["port"] != UNKNOWN_PORT,

@@ -93,7 +93,7 @@ def default_host(document: Mapping[str, Any], origins: Origins) -> str:
                 hint="name it: default_host: <address>, without use_absolute_ip",
             ) from error
     host = document.get("default_host")
-    if host is not None and (not isinstance(host, str) or not host):
+    if host is not None and not isinstance(host, str):
         raise ConfigError(f"`default_host` must be text, got `{host}`", where=origins.where("default_host"))
     return host or LOOPBACK
 

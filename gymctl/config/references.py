@@ -14,9 +14,10 @@ from gymctl.contract.servers import KINDS, ServerKind
 from gymctl.errors import ServerRefNotFoundError
 
 
-def of(instance: Instance) -> tuple[Reference, ...]:
-    """All references of a block. Nested ones are called too, so they are listed under their dotted path."""
-    return tuple(reference for _, reference in _walk(instance.settings, (), instance.kind))
+def of(instance: Instance, known: Mapping[str, ServerKind]) -> tuple[Reference, ...]:
+    """The references of a block to `known` servers. Nested ones are called too: under their dotted path."""
+    found = (reference for _, reference in _walk(instance.settings, (), instance.kind))
+    return tuple(reference for reference in found if known.get(reference.name) == reference.kind)
 
 
 def agents_of(instance: Instance) -> set[str]:
@@ -31,14 +32,22 @@ def agents_of(instance: Instance) -> set[str]:
 def check(
     instances: Iterable[Instance], known: Mapping[str, ServerKind], origins: Origins, problems: Problems
 ) -> None:
-    """Report every reference to a server that is not among `known`."""
+    """Report every reference to a server that is not among `known`.
+
+    Only a direct field is surely one; what only looks like one, further down, is warned about.
+    """
     for instance in instances:
         for path, reference in _walk(instance.settings, (), instance.kind):
             if known.get(reference.name) == reference.kind:
                 continue
+            what = f"`{instance.name}` refers to a server that does not exist: {_described(reference, known)}"
+            where = origins.where(*instance.path, *path, "name")
+            if len(path) > 1:
+                problems.warn(f"{what} ({where})")
+                continue
             error = ServerRefNotFoundError(
-                f"`{instance.name}` refers to a server that does not exist: {_described(reference, known)}",
-                where=origins.where(*instance.path, *path, "name"),
+                what,
+                where=where,
                 hint=_hint(reference, known),
             )
             problems.add(error, *instance.path, *path, "name")

@@ -59,6 +59,8 @@ def _shape(layers: Sequence[Layer], asked: Asked, entries: Sequence[str]) -> Sha
     written: list[Mapping[Path, Write]] = []
     if is_directed:
         applied = building.apply(document, tree)
+        for unused in applied.unused:
+            asked.warn(f"{unused.what} ({unused.where})")
         written.append(renames.follow(applied, document))
         document, tree, done = applied.document, applied.tree, applied.directives
     composed = composition.compose(document, tree, asked)

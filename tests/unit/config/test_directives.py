@@ -110,7 +110,7 @@ def apply(document: dict[str, Any]) -> dict[Any, Any]:
             {"a": {"p": "${.q}", "q": 1}, "x": "${copy:a}"},
             {"a": {"p": "${.q}", "q": 1}, "x": {"p": "${.q}", "q": 1}},
         ),
-        ({"a": {"p": 1, "k": 2}, "_inherit_from": "a", "p": 3}, {"p": 3, "k": 2}),
+        ({"a": {"p": 1}, "_inherit_from": "a"}, {"a": {"p": 1}, "_inherit_from": "a"}),
     ],
 )
 def test_a_directive_brings_its_source(before, after) -> None:
@@ -240,7 +240,6 @@ def test_a_source_that_is_not_there_is_named_with_its_place(bench, text, what, h
         ("a: {b: {c: 1}}\nx: {_copy: a, b: [1]}\n", "cannot be merged"),
         ("a: {prompt: 1}\nx: {_copy: a, _delete_key: promt}\n", "names `promt`"),
         ("a: {p: 1}\nx: {_copy: a, s: {_delete_key: p}}\n", "`x.s._delete_key` names `p`"),
-        ("a: {p: 1}\nx: {y: {_delete_key: q}}\n", "`x.y._delete_key` names `q`"),
         ("a: {p: 1}\nx: {y: {_inherit_from: x}}\n", "of which it is a part"),
         ("a: {p: 1}\nx: the ${copy:a.p}\n", "part of a text"),
         ("a: ${b}\nx: {_copy: a}\nb: ${a}\n", "circle"),
@@ -332,3 +331,14 @@ def test_every_kind_of_agent_reference_follows() -> None:
     assert turn["agent_server"]["name"] == turn["user_agent"]["name"] == "new"
     assert turn["resources_server"]["name"] == turn["deep"]["agent"]["name"] == "old"
     assert len(followed) == 2
+
+
+def test_delete_key_without_such_a_key_is_only_warned_about(bench) -> None:
+    server = "{entrypoint: app.py, domain: agent}"
+    bench.write("one_server.yaml", f"weather: {{resources_servers: {{weather_tool: {server}}}}}\n")
+    bench.write("a.yaml", "x: {y: {_delete_key: q, p: 1}}\n_copy: x\n")
+    config = bench.load("one_server.yaml", "a.yaml")
+    assert config.document["x"] == {"y": {"p": 1}}
+    assert config.document["_copy"] == "x"
+    told = " ".join(config.warnings)
+    assert "`x.y._delete_key` names `q`" in told and "`_copy` has no effect" in told

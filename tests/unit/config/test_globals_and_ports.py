@@ -60,7 +60,7 @@ def test_timeouts(bench, value, seconds) -> None:
         "uvicorn_forwarded_allow_ips: 10.0.0.1",
         "head_server: 11000",
         "head_server: {port: http}",
-        "default_host: ''",
+        "default_host: 1",
     ],
 )
 def test_wrong_types_are_told_with_their_place(bench, text) -> None:
@@ -197,3 +197,13 @@ def test_a_number_that_fits_no_float_is_no_number_of_seconds(bench) -> None:
     bench.write("long.yaml", f"server_spinup_timeout_seconds: {'9' * 400}\n")
     with pytest.raises(ConfigError, match="server_spinup_timeout_seconds"):
         bench.document("long.yaml")
+
+
+def test_defaults_stand_in_the_document_also_for_those_who_refer_to_them(bench) -> None:
+    document = bench.document(
+        bench.write("a.yaml", "x: {y: '${cache_dir}/z', low: '${port_range_low}'}\n").name
+    )
+    assert document["x"] == {"y": f"{bench.folder}/cache/z", "low": 10001}
+    assert document["uv_cache_dir"] == f"{bench.folder}/cache/uv"
+    relative = bench.document("a.yaml", overrides=("++cache_dir=../c",))
+    assert relative["x"]["y"] == f"{bench.folder.parent}/c/z"

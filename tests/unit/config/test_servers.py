@@ -128,29 +128,37 @@ def test_a_block_without_entrypoint_is_told(bench) -> None:
     assert "no `entrypoint`" in bench.load("one_server.yaml", "a.yaml").warnings[0]
 
 
-@pytest.mark.parametrize(
-    ("token", "field", "near"),
-    [
-        (
-            "++weather_agent.responses_api_agents.simple_agent.resources_server.name=wether",
-            "resources_server",
-            "weather",
-        ),
-        (
-            "++weather_agent.responses_api_agents.simple_agent.judge.model_server="
-            "{type: responses_api_models, name: polcy_model}",
-            "judge.model_server",
-            "policy_model",
-        ),
-    ],
-)
-def test_a_reference_to_a_missing_server_names_everything(stack, token, field, near) -> None:
+def test_a_reference_to_a_missing_server_names_everything(stack) -> None:
+    key = "++weather_agent.responses_api_agents.simple_agent.resources_server"
     with pytest.raises(ServerRefNotFoundError) as caught:
-        stack.load("model.yaml", "weather.yaml", overrides=(token,))
+        stack.load("model.yaml", "weather.yaml", overrides=(f"{key}.name=wether",))
     assert caught.value.what.startswith("`weather_agent` refers to a server that does not exist")
-    assert f"`{field}`" in caught.value.what
-    assert caught.value.hint == f"did you mean `{near}`?"
-    assert caught.value.where == token.split("=")[0].removesuffix(".name=wether")
+    assert "`resources_server`" in caught.value.what
+    assert caught.value.hint == "did you mean `weather`?"
+    assert caught.value.where == f"{key}.name"
+
+
+def test_what_looks_like_a_reference_further_down_is_only_warned_about(stack) -> None:
+    key = "++weather_agent.responses_api_agents.simple_agent.judge.model_server"
+    token = f"{key}={{type: responses_api_models, name: polcy_model}}"
+    config = stack.load("model.yaml", "weather.yaml", overrides=(token,))
+    assert any("`judge.model_server`" in warning for warning in config.warnings)
+    assert "polcy_model" not in {call.name for call in config.servers["weather_agent"].calls}
+
+
+def test_a_reference_to_a_server_that_is_left_out_is_an_error(stack) -> None:
+    tokens = ("++error_on_almost_servers=false", "++weather.resources_servers.weather_tool.domain=null")
+    with pytest.raises(ServerRefNotFoundError, match="name: weather"):
+        stack.load("model.yaml", "weather.yaml", overrides=tokens)
+
+
+def test_an_implementation_may_be_a_folder_in_a_folder(bench) -> None:
+    folder = bench.folder / "resources_servers/family/member"
+    folder.mkdir(parents=True)
+    (folder / "app.py").touch()
+    (folder / "requirements.txt").touch()
+    bench.write("a.yaml", "x: {resources_servers: {family/member: {entrypoint: app.py, domain: math}}}\n")
+    assert bench.load("a.yaml").servers["x"].folder == folder
 
 
 def test_a_reference_to_a_server_of_another_kind_says_so(stack) -> None:
