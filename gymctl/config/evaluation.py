@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, ValidationError
 
@@ -46,11 +46,13 @@ def _as_list(value: object) -> object:
     return [part for part in value.split(",") if part] if isinstance(value, str) else value
 
 
-Whole = Annotated[int, BeforeValidator(_no_boolean)]
-Seconds = Annotated[float, BeforeValidator(_no_boolean), Field(ge=0, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False), BeforeValidator(_no_boolean)]
 Text = Annotated[str, Field(min_length=1)]
-Names = Annotated[list[Text], BeforeValidator(_as_list)]
-AtLeastOne = Annotated[Whole, Field(ge=1)]
+Names = Annotated[list[Text], BeforeValidator(_as_list, json_schema_input_type=Text | list[Text])]
+Value = TypeVar("Value")
+ByName = Annotated[dict[str, Value], BeforeValidator(_without_nulls)]
+AtLeastOne = Annotated[int, Field(ge=1), BeforeValidator(_no_boolean)]
+AtLeastZero = Annotated[int, Field(ge=0), BeforeValidator(_no_boolean)]
 
 
 class Skills(BaseModel):
@@ -62,49 +64,55 @@ class Skills(BaseModel):
 
 
 class EvaluationSettings(BaseModel):
-    """Every key of CONTRACT 9.2 under its own name, and the waiver of 1.14 that concerns rows."""
+    """Every key of CONTRACT 9.2 under its own name."""
 
     model_config = ConfigDict(frozen=True)
 
-    output_jsonl_fpath: Text | None = None
-    input_jsonl_fpath: Text | None = None
-    split: Literal["train", "validation", "benchmark"] | None = None
-    agent_name: Text | None = None
-    agent_map: Annotated[dict[str, Text], BeforeValidator(_without_nulls)] = {}
-    fan_out: Annotated[dict[str, list[Text]], BeforeValidator(_without_nulls)] = {}
-    limit: Annotated[Whole, Field(ge=0)] | None = None
+    output_jsonl_fpath: Text | None = Field(None, description="Where the rollouts go.")
+    input_jsonl_fpath: Text | None = Field(None, description="Rows instead of the declared datasets.")
+    split: Literal["train", "validation", "benchmark"] | None = Field(
+        None, description="Which declared datasets."
+    )
+    agent_name: Text | None = Field(None, description="The agent of every row: `agent_map._default`.")
+    agent_map: ByName[Text] = Field({}, description="A row's agent or task source: the agent that runs it.")
+    fan_out: ByName[list[Text]] = Field({}, description="A row's agent or task source: all that run it.")
+    limit: AtLeastZero | None = Field(None, description="The first rows only; 0: all.")
     """None: all rows. 0, which only a flag can say: none."""
-    num_repeats: Annotated[dict[str, AtLeastOne], BeforeValidator(_by_name)] = {DEFAULT: 1}
-    num_repeats_add_seed: StrictBool = False
-    interleave_repeats: StrictBool = False
-    num_samples_in_parallel: AtLeastOne | None = None
-    max_resident_rollout_tasks: AtLeastOne | None = None
-    retain_results_in_memory: StrictBool = True
-    responses_create_params: dict[str, Any] = {}
-    prompt_config: Text | None = None
-    skills: Skills | None = None
-    resume_from_cache: StrictBool = False
-    disable_aggregation: StrictBool = False
-    disable_health_check: StrictBool = False
-    health_check_workers: AtLeastOne | None = None
-    health_check_ignored_checks: Names = []
-    route_failures_to_sidecar: StrictBool = True
-    count_failure_classes_as_zero: list[Text] = []
-    count_missing_rollouts_as_zero: StrictBool = False
-    require_complete: StrictBool = True
-    upload_rollouts: StrictBool = True
-    environment_routing_mode: Literal["agent", "legacy", "taskset"] = "agent"
-    environment_server_name: Text | None = None
-    environment_server_routes: Annotated[dict[str, Text], BeforeValidator(_without_nulls)] = {}
-    allow_unsupported_pairing: Any = None
-    """Takes any value: ask `pairing.is_waived`."""
-    dispatch_budget_s: Seconds | None = None
-    drain_margin_s: Seconds | None = None
-    dispatch_longest_first: StrictBool = False
-    retry_terminal_timeouts: StrictBool = False
-    retry_invalid_judge_responses: StrictBool = False
-    rollout_collection_driver: Text | None = None
-    reuse_existing_data_preparation: StrictBool = False
+    num_repeats: Annotated[
+        dict[str, AtLeastOne],
+        BeforeValidator(_by_name, json_schema_input_type=AtLeastOne | dict[str, AtLeastOne] | None),
+    ] = Field({DEFAULT: 1}, description="Rollouts per row, also by agent with `_default`.")
+    num_repeats_add_seed: StrictBool = Field(False, description="Send each rollout its index as seed.")
+    interleave_repeats: StrictBool = Field(False, description="All first rollouts, then all second ones.")
+    num_samples_in_parallel: AtLeastOne | None = Field(None, description="Rollouts at once.")
+    max_resident_rollout_tasks: AtLeastOne | None = Field(None, description="Rollouts at once.")
+    retain_results_in_memory: StrictBool = Field(True, description="For callers of the library.")
+    responses_create_params: dict[str, Any] = Field({}, description="Laid over each row's own, key by key.")
+    prompt_config: Text | None = Field(None, description="The prompt of rows that bring none.")
+    skills: Skills | None = Field(None, description="A folder of skills for the agent.")
+    resume_from_cache: StrictBool = Field(False, description="Go on with an output that is there.")
+    disable_aggregation: StrictBool = Field(False, description="No aggregate metrics.")
+    disable_health_check: StrictBool = Field(False, description="No health check of the rollouts.")
+    health_check_workers: AtLeastOne | None = Field(None, description="Processes of the health check.")
+    health_check_ignored_checks: Names = Field([], description="Checks to leave out.")
+    route_failures_to_sidecar: StrictBool = Field(True, description="A failed rollout does not end the run.")
+    count_failure_classes_as_zero: list[Text] = Field([], description="Failures that count as reward 0.")
+    count_missing_rollouts_as_zero: StrictBool = Field(False, description="Missing rollouts count as 0.")
+    require_complete: StrictBool = Field(True, description="A missing rollout is an error.")
+    upload_rollouts: StrictBool = Field(True, description="Exporters upload rollouts.")
+    environment_routing_mode: Literal["agent", "legacy", "taskset"] = Field(
+        "agent", description="How flat rows find their environment server."
+    )
+    environment_server_name: Text | None = Field(None, description="Every flat row goes to this server.")
+    environment_server_routes: ByName[Text] = Field({}, description="By taskset: the environment server.")
+    allow_unsupported_pairing: Any = Field(None, description="Rows may go to agents that a verifier refuses.")
+    dispatch_budget_s: Seconds | None = Field(None, description="Start no rollout after these seconds.")
+    drain_margin_s: Seconds | None = Field(None, description="Seconds to keep for running rollouts.")
+    dispatch_longest_first: StrictBool = Field(False, description="On resuming, the slowest first.")
+    retry_terminal_timeouts: StrictBool = Field(False, description="On resuming, retry timeouts.")
+    retry_invalid_judge_responses: StrictBool = Field(False, description="On resuming, ask the judge again.")
+    rollout_collection_driver: Text | None = Field(None, description="`module:function` instead of ours.")
+    reuse_existing_data_preparation: StrictBool = Field(False, description="Keep prepared data.")
 
     @property
     def concurrency(self) -> int | None:
@@ -186,7 +194,7 @@ def where(origins: Mapping[str, Origin], key: str) -> str | None:
         named = (place for name, place in origins.items() if name == key or name.startswith(below))
         found = next((place for place in named if place != DEFAULT_ORIGIN), None)
         if found is not None:
-            return str(found)
+            return found.place
         key = key.rpartition("[" if key.endswith("]") else ".")[0]
     return None
 
@@ -292,7 +300,7 @@ _RULES = {
     "dict_type": "must be a mapping",
     "model_type": "must be a mapping",
     "list_type": "must be a list",
-    "greater_than_equal": "must be at least {ge}",
+    "greater_than_equal": "must be at least {ge:g}",
     "missing": "needs `path`",
 }
 """What we say for the errors that a validation of these fields can have."""

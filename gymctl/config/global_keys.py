@@ -29,13 +29,12 @@ def _rule(text: str, is_right: Callable[[Any], bool]) -> BeforeValidator:
     return BeforeValidator(check)
 
 
-def _whole(least: int, most: int | None = None) -> tuple[BeforeValidator, Any]:
+def _whole(least: int, most: int | None = None) -> BeforeValidator:
     bounds = f"at least {least}" if most is None else f"from {least} to {most}"
-    rule = _rule(
+    return _rule(
         f"must be a whole number, {bounds}",
         lambda value: is_whole(value) and value >= least and (most is None or value <= most),
     )
-    return rule, Field(ge=least, le=most)
 
 
 def _is_seconds(value: Any) -> bool:
@@ -57,11 +56,11 @@ def _is_texts(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) and item for item in value)
 
 
-Port = Annotated[int | None, *_whole(1, 65535)]
-Limit = Annotated[int | None, *_whole(0)]
-Count = Annotated[int | None, *_whole(1)]
-KeepAliveSeconds = Annotated[int | None, *_whole(1, 32767)]
-Probes = Annotated[int | None, *_whole(1, 127)]
+Port = Annotated[Annotated[int, Field(ge=1, le=65535)] | None, _whole(1, 65535)]
+Limit = Annotated[Annotated[int, Field(ge=0)] | None, _whole(0)]
+Count = Annotated[Annotated[int, Field(ge=1)] | None, _whole(1)]
+KeepAliveSeconds = Annotated[Annotated[int, Field(ge=1, le=32767)] | None, _whole(1, 32767)]
+Probes = Annotated[Annotated[int, Field(ge=1, le=127)] | None, _whole(1, 127)]
 Boolean = Annotated[bool | None, _rule("must be true or false", lambda value: isinstance(value, bool))]
 Text = Annotated[str | None, _rule("must be text", lambda value: isinstance(value, str) and value != "")]
 Written = Annotated[str | None, _rule("must be text", lambda value: isinstance(value, str))]

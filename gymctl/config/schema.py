@@ -101,13 +101,18 @@ def _level_two(implementations: Schema) -> Schema:
 
 
 def _top_level(definitions: Schema) -> Schema:
-    made = GlobalKeys.model_json_schema(ref_template="#/$defs/global.{model}")
-    _define(definitions, "global", made)
-    properties: Schema = definitions.pop("global")["properties"]
-    evaluation = {
-        name: {"description": "A setting of `gymctl eval`."} for name in EvaluationSettings.model_fields
-    }
-    return {**evaluation, **properties}
+    properties: Schema = {}
+    for key, model in (("evaluation", EvaluationSettings), ("global", GlobalKeys)):
+        _define(definitions, key, model.model_json_schema(ref_template=f"#/$defs/{key}.{{model}}"))
+        properties |= definitions.pop(key)["properties"]
+    return {name: _or_null(property) for name, property in properties.items()}
+
+
+def _or_null(made: Schema) -> Schema:
+    """Null is as if a top-level key were not there."""
+    kinds = made.get("anyOf")
+    null = {"type": "null"}
+    return made if kinds is None or null in kinds else {**made, "anyOf": [*kinds, null]}
 
 
 def _define(definitions: Schema, key: str, made: Schema) -> None:

@@ -9,7 +9,7 @@ import pytest
 from gymctl.config.evaluation import KEYS, NOT_OBEYED, EvaluationSettings, Flag, Written, read
 from gymctl.config.explain import explain
 from gymctl.config.load import Selection, bare
-from gymctl.errors import ConfigError, ConfigErrors, ConfigInterpolationError
+from gymctl.errors import ConfigError, ConfigErrors, ConfigInterpolationError, Place
 
 
 @pytest.fixture
@@ -229,3 +229,7 @@ def test_without_a_config_a_setting_that_refers_to_nothing_is_refused(bench) -> 
     with pytest.raises(ConfigInterpolationError, match="`limit` refers to `nobody`") as caught:
         bare(Selection(), cwd=bench.folder, environ={})
     assert caught.value.where == "env.yaml:1:1"
+
+
+def test_an_error_shows_the_line_that_it_is_about(settings) -> None:
+    assert isinstance(refused(settings, "num_repeats: 0\n").where, Place)

@@ -76,6 +76,22 @@ def test_settings_of_any_name_fit_and_keys_of_gymctl_are_checked(validator: Draf
     assert not validator.is_valid({"port_range_low": "low"})
 
 
+@pytest.mark.parametrize(
+    ("key", "right", "wrong"),
+    [
+        ("port_range_low", [10001, "${low}", None], [0, 65536, "low"]),
+        ("num_repeats", [1, {"a": 2, "_default": 1}, "${n}", None], [0, "many", {"a": 0}]),
+        ("num_repeats_add_seed", [True, "${seed}", None], ["yes", 1]),
+        ("split", ["train", None], ["example"]),
+        ("fan_out", [{"a": ["b", "c"]}], [["b"], {"a": "b"}]),
+        ("health_check_ignored_checks", ["a,b", ["a"]], [1]),
+    ],
+)
+def test_top_level_keys_have_types_and_bounds(key: str, right: Any, wrong: Any, validator) -> None:
+    assert [value for value in right if not validator.is_valid({key: value})] == []
+    assert [value for value in wrong if validator.is_valid({key: value})] == []
+
+
 def test_two_implementations_in_one_instance_do_not_fit(validator: Draft202012Validator) -> None:
     both = {"counter": {"entrypoint": "app.py"}, "weather": {"entrypoint": "app.py"}}
     assert not validator.is_valid({"it": {"resources_servers": both}})
