@@ -34,7 +34,8 @@ def check(
 ) -> None:
     """Report every reference to a server that is not among `known`.
 
-    Only a direct field is surely one; what only looks like one, further down, is warned about.
+    Only a direct field is surely one. What looks like one further down is an error when it is nearly the name of
+    a server, and else warned about: shipped configs list servers there that only some of their users start.
     """
     for instance in instances:
         for path, reference in _walk(instance.settings, (), instance.kind):
@@ -42,7 +43,7 @@ def check(
                 continue
             what = f"`{instance.name}` refers to a server that does not exist: {_described(reference, known)}"
             where = origins.where(*instance.path, *path, "name")
-            if len(path) > 1:
+            if len(path) > 1 and not _near(reference, known):
                 problems.warn(f"{what} ({where})")
                 continue
             error = ServerRefNotFoundError(
@@ -61,14 +62,17 @@ def _described(ref: Reference, known: Mapping[str, ServerKind]) -> str:
 
 def _hint(ref: Reference, known: Mapping[str, ServerKind]) -> str:
     candidates = sorted(name for name, kind in known.items() if kind == ref.kind)
-    near = close(ref.name, candidates)
-    if near:
+    if near := _near(ref, known):
         return f"did you mean {' or '.join(f'`{name}`' for name in near)}?"
     if candidates:
         return f"{ref.kind} in this configuration: {', '.join(candidates)}"
     if ref.kind == "responses_api_models":
         return "add a model server with --model-type NAME"
     return f"the configuration defines no {ref.kind}"
+
+
+def _near(ref: Reference, known: Mapping[str, ServerKind]) -> list[str]:
+    return close(ref.name, sorted(name for name, kind in known.items() if kind == ref.kind))
 
 
 def _walk(value: object, path: Path, kind: ServerKind) -> Iterator[tuple[Path, Reference]]:

@@ -138,12 +138,12 @@ def test_a_reference_to_a_missing_server_names_everything(stack) -> None:
     assert caught.value.where == f"{key}.name"
 
 
-def test_what_looks_like_a_reference_further_down_is_only_warned_about(stack) -> None:
+def test_what_looks_like_a_reference_further_down_is_warned_about_unless_misspelt(stack) -> None:
     key = "++weather_agent.responses_api_agents.simple_agent.judge.model_server"
-    token = f"{key}={{type: responses_api_models, name: polcy_model}}"
+    token = f"{key}={{type: responses_api_models, name: elsewhere}}"
     config = stack.load("model.yaml", "weather.yaml", overrides=(token,))
     assert any("`judge.model_server`" in warning for warning in config.warnings)
-    assert "polcy_model" not in {call.name for call in config.servers["weather_agent"].calls}
+    assert "elsewhere" not in {call.name for call in config.servers["weather_agent"].calls}
 
 
 def test_a_reference_to_a_server_that_is_left_out_is_an_error(stack) -> None:
