@@ -65,7 +65,7 @@ def _problems(instance: Instance, origins: Origins) -> Iterator[tuple[str, Confi
             instance, "queue_timeout_seconds", "is required when max_concurrent_episodes is set", origins
         )
     transports = settings.get("resources_tool_transports") or ()
-    for transport in [transports] if isinstance(transports, str) else transports:
+    for transport in transports if isinstance(transports, (list, tuple)) else [transports]:
         if transport not in ("direct_http", "mcp"):
             problem = f"may hold direct_http and mcp, got `{transport}`"
             yield _wrong(instance, "resources_tool_transports", problem, origins)

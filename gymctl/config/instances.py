@@ -30,6 +30,7 @@ DOMAINS = (
     "other",
 )
 _LONGEST_ID = 200
+_PORT_DIGITS = 5
 UNKNOWN_PORT = -1
 """What a configuration holds before ports are allocated (CONTRACT 1.13); a printed one may be read again."""
 
@@ -191,6 +192,6 @@ def is_whole(value: object) -> bool:
 
 def as_port(value: object) -> int | None:
     """A port number, also when written as text; None for anything else."""
-    if isinstance(value, str) and value.isascii() and value.isdigit():
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= _PORT_DIGITS:
         value = int(value)
     return value if isinstance(value, int) and is_whole(value) and 1 <= value <= 65535 else None

@@ -113,7 +113,8 @@ def _load(
         globals.fill_defaults(shaped.merged, cwd)
         document = interpolation.resolve(shaped.merged, origins, problems)
     standins.fold(document, origins.tree)
-    text.check(document, origins, problems)
+    if not text.check(document, origins, problems):
+        problems.stop()  # what cannot be written cannot be shown by a later error either
 
     settings = globals.settings(document, origins, problems)
     problems.extend(evaluation.problems(document, _origins_of(document, evaluation.KEYS, origins)))

@@ -120,7 +120,8 @@ def _bound(agent: Instance, field: str) -> str | None:
     kind = RESOURCES if field == "resources_server" else "responses_api_models"
     if not isinstance(reference, dict) or reference.get("type") != kind:
         return None
-    return reference.get("name")
+    name = reference.get("name")
+    return name if isinstance(name, str) else None
 
 
 def _allowed(

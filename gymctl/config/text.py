@@ -18,18 +18,22 @@ def literal(text: str) -> str:
     return _REFERENCE_START.sub(lambda match: f"{match[1] * 2}\\${{", text)
 
 
-def check(document: Mapping[str, Any], origins: Origins, problems: Problems) -> None:
+def check(document: Mapping[str, Any], origins: Origins, problems: Problems) -> bool:
     """Report every key and value that holds half of a surrogate pair, and so cannot be written as UTF-8.
+
+    True when there is none.
 
     YAML escapes make one (`"\\ud800"`), and so does a variable or argument whose bytes are no UTF-8.
     """
-    for path in _broken(document, ()):
+    found = list(_broken(document, ()))
+    for path in found:
         error = ConfigError(
             f"`{_printable(dotted(path))}` holds half of a surrogate pair, which is no text",
             where=origins.where(*path),
             hint="write the character itself; bytes that are no UTF-8 cannot be passed on",
         )
         problems.add(error, *path)
+    return not found
 
 
 def _broken(value: object, path: Path) -> Iterator[Path]:

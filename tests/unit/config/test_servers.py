@@ -339,3 +339,21 @@ def test_a_reference_to_a_block_that_is_not_started_is_an_error(stack, extra: st
     stack.write("model.yaml", model + extra)
     with pytest.raises(ServerRefNotFoundError, match="policy_model"):
         stack.load("model.yaml", "weather.yaml")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "what"),
+    [
+        ("name: policy_model}", "name: [policy_model]}", "weather_agent"),
+        ("domain: agent}", f"domain: agent, port: '{'9' * 5000}'}}", "`port` must be a number"),
+        ("domain: agent}", 'domain: agent, port: "\\ud800"}', "half of a surrogate pair"),
+    ],
+)
+def test_an_odd_value_in_a_block_is_no_bug(stack, old: str, new: str, what: str) -> None:
+    stack.write("weather.yaml", (stack.folder / "weather.yaml").read_text().replace(old, new))
+    try:
+        stack.load("model.yaml", "weather.yaml")
+    except ConfigError as error:
+        assert what in str(error)
+    else:
+        assert "[" in new, "a name that is no text refers to nothing"
