@@ -329,7 +329,7 @@ def _anchored(text: bytes, choose: random.Random) -> bytes:
 
 
 def _deeper(text: bytes, choose: random.Random) -> bytes:
-    depth = choose.choice((30, 90, 110, 250, 1200, 5000))
+    depth = choose.choice((30, 49, 60, 110, 300))
     opening, closing = choose.choice((("[", "]"), ("{a: ", "}")))
     lines = _lines(text)
     lines.insert(choose.randrange(len(lines)), f"deep: {opening * depth}1{closing * depth}".encode())

@@ -27,7 +27,7 @@ from gymctl.errors import ConfigError, GymctlError, UsageError
 from gymctl.runtime import parts
 
 REPO = Path(__file__).resolve().parents[3]
-CASES = int(os.environ.get("GYMCTL_FUZZ_CASES", "150"))
+CASES = int(os.environ.get("GYMCTL_FUZZ_CASES", "120"))
 SEED = int(os.environ.get("GYMCTL_FUZZ_SEED", "4711"))
 HANG_SECONDS = 20
 """Of CPU, for one case; a case takes a hundredth of that."""
