@@ -16,8 +16,8 @@ from gymctl.cli.output import Console, inline
 from gymctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from gymctl.config.explain import Explanation
     from gymctl.config.model import Config
+    from gymctl.config.telling.explain import Explanation
 
 app = typer.Typer(help="What a configuration resolves to.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -58,8 +58,8 @@ def explain(
     json: Annotated[bool, typer.Option("--json", help="JSON instead of text.")] = False,
 ) -> None:
     """Print every writer of a value in order, the winner last, with what each said; secrets are masked."""
-    from gymctl.config import explain as explaining
     from gymctl.config.load import load
+    from gymctl.config.telling import explain as explaining
 
     loaded = load(chosen.selection(needs_model=False))
     told = explaining.explain(loaded, key)
@@ -101,8 +101,8 @@ def _confirm_secrets() -> None:
 
 
 def _print(config: Config, console: Console, *, as_json: bool, show_secrets: bool) -> None:
-    from gymctl.config.masking import mask, redact
-    from gymctl.config.writing import as_yaml
+    from gymctl.config.tree.masking import mask, redact
+    from gymctl.config.tree.writing import as_yaml
 
     for warning in config.warnings:
         console.insist(f"warning: {redact(warning, config.secrets)}")

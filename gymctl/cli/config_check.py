@@ -11,8 +11,8 @@ from gymctl.cli import selection as flags
 from gymctl.cli.output import Console, with_line
 
 if TYPE_CHECKING:
-    from gymctl.config.check import Conflict, Report
     from gymctl.config.model import Config
+    from gymctl.config.telling.check import Conflict, Report
 
 
 @flags.takes_selection
@@ -24,7 +24,7 @@ def command(
 
     A conflict is a value that two files set differently, neither including the other: the later one wins.
     """
-    from gymctl.config.check import check
+    from gymctl.config.telling.check import check
 
     report = check(chosen.selection(needs_model=False))
     console = Console()

@@ -11,8 +11,8 @@ from gymctl.cli import selection as flags
 from gymctl.cli.output import Console, inline
 
 if TYPE_CHECKING:
-    from gymctl.config.diff import Difference
     from gymctl.config.model import Config
+    from gymctl.config.telling.diff import Difference
 
 
 @flags.takes_selection
@@ -29,7 +29,7 @@ def command(
 
     `-` only A has it, `+` only B has it, `~` both have it, with another value. Secrets are masked.
     """
-    from gymctl.config.diff import diff
+    from gymctl.config.telling.diff import diff
 
     console = Console()
     found = diff(*(_loaded(chosen, side, console) for side in (a, b)))
@@ -44,7 +44,7 @@ def command(
 
 def _loaded(chosen: flags.Chosen, side: str, console: Console) -> Config:
     from gymctl.config.load import load
-    from gymctl.config.masking import redact
+    from gymctl.config.tree.masking import redact
 
     given = {**chosen.given, "tokens": [side, *(chosen.given.get("tokens") or ())]}
     loaded = load(flags.selection(**given, needs_model=False))

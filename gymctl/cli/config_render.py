@@ -32,7 +32,7 @@ def command(
     import asyncio
 
     from gymctl.config.load import load
-    from gymctl.config.masking import redact
+    from gymctl.config.tree.masking import redact
     from gymctl.paths import ProjectPaths
     from gymctl.runtime import composefile
 

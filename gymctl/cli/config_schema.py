@@ -25,8 +25,8 @@ def command(
     """
     import os
 
-    from gymctl.config.roots import SearchRoots
-    from gymctl.config.schema import schema
+    from gymctl.config.reading.roots import SearchRoots
+    from gymctl.config.telling.schema import schema
 
     made = schema(SearchRoots.of(Path.cwd(), os.environ, search_dir or ()))
     text = json.dumps(made, indent=2, ensure_ascii=False)

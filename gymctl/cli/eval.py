@@ -14,7 +14,7 @@ from gymctl.cli.output import Console
 from gymctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from gymctl.config.evaluation import Written
+    from gymctl.config.checks.evaluation import Written
     from gymctl.config.model import Config
 
 PER_CPU = 8
@@ -158,7 +158,7 @@ def _settled() -> UsageError:
 
 def _loaded(asked: EvalFlags, console: Console) -> tuple[Config | None, Written]:
     """The configuration, None when only a running head is asked, and the settings of the evaluation."""
-    from gymctl.config import evaluation
+    from gymctl.config.checks import evaluation
     from gymctl.config.load import bare, load
 
     flags = [evaluation.Flag(flag, key, value) for key, (flag, value) in asked.given.items()]

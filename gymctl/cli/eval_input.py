@@ -8,9 +8,9 @@ import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from gymctl.config.evaluation import EvaluationSettings, Written
+from gymctl.config.checks.evaluation import EvaluationSettings, Written
+from gymctl.config.checks.pairing import WAIVER, is_waived
 from gymctl.config.model import Config, Dataset
-from gymctl.config.pairing import WAIVER, is_waived
 from gymctl.contract.servers import ServerTable
 from gymctl.errors import ConfigError, UsageError
 from gymctl.rollouts.dataset import Source

@@ -16,9 +16,9 @@ from gymctl.cli.interrupts import Interrupts
 from gymctl.cli.output import Console, reporter
 from gymctl.cli.progress import following
 from gymctl.cli.table import RunFacts, file_lines, result_json, result_lines
-from gymctl.config.evaluation import Written
-from gymctl.config.masking import redact
+from gymctl.config.checks.evaluation import Written
 from gymctl.config.model import Config
+from gymctl.config.tree.masking import redact
 from gymctl.contract.part import Pool
 from gymctl.contract.servers import HEAD_PORT, ServerTable
 from gymctl.errors import EngineError, GymctlError, Interrupted, PrerequisiteError, RunError, ServerError

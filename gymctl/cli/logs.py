@@ -103,7 +103,7 @@ async def _print_kept(paths: ProjectPaths, query: LogQuery, console: Console) ->
 
 def shown(line: LogLine, width: int, secrets: Collection[str]) -> str:
     """`weather  INFO seeded`: the server's name in a column, its own prefix dropped, secrets masked."""
-    from gymctl.config.masking import redact
+    from gymctl.config.tree.masking import redact
 
     return f"{line.server:<{width}}  {redact(line.text, secrets).removeprefix(f'({line.server}) ')}"
 

@@ -116,7 +116,7 @@ def with_line(error: GymctlError) -> str:
     """The message, with the line of the YAML file that it is about."""
     if not isinstance(error.where, Place):
         return str(error)
-    from gymctl.config.excerpt import excerpt  # PyYAML, only for an error in a file
+    from gymctl.config.telling.excerpt import excerpt  # PyYAML, only for an error in a file
 
     return error.text(excerpt(error.where))
 

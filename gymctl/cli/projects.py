@@ -53,7 +53,7 @@ def secrets_of(paths: ProjectPaths) -> Collection[str]:
     """What must not be printed of a project: the secrets in its parts, which only its owner can read."""
     from pydantic_core import from_json
 
-    from gymctl.config.masking import secrets_of as secrets_in
+    from gymctl.config.tree.masking import secrets_of as secrets_in
 
     found: set[str] = set()
     for path in paths.parts.glob("*.json"):

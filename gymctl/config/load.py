@@ -8,39 +8,35 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gymctl.config import (
+from gymctl.config import ports, project
+from gymctl.config.checks import (
     datasets,
     environments,
     evaluation,
     folders,
     globals,
-    include,
     instances,
-    interpolation,
-    overrides,
     pairing,
-    ports,
-    project,
     references,
     relays,
-    selectors,
-    server_keys,
-    shaping,
-    standins,
-    text,
 )
-from gymctl.config.files import Layer, display, read
-from gymctl.config.global_keys import RESERVED
-from gymctl.config.instances import UNKNOWN_PORT, Instance
-from gymctl.config.masking import secrets_of
-from gymctl.config.merge import merge
+from gymctl.config.checks.global_keys import RESERVED
+from gymctl.config.checks.instances import UNKNOWN_PORT, Instance
 from gymctl.config.model import Config, Origin, ServerBlock
-from gymctl.config.origins import Origins
-from gymctl.config.overrides import Override
 from gymctl.config.problems import Problems
-from gymctl.config.roots import SearchRoots
-from gymctl.config.server_class import ServerClasses
-from gymctl.config.writers import Writers
+from gymctl.config.reading import include, overrides, selectors, text
+from gymctl.config.reading.files import Layer, display, read
+from gymctl.config.reading.overrides import Override
+from gymctl.config.reading.roots import SearchRoots
+from gymctl.config.server_classes import server_keys
+from gymctl.config.server_classes.server_class import ServerClasses
+from gymctl.config.shaping import standins
+from gymctl.config.shaping.shape import shape
+from gymctl.config.tree import interpolation
+from gymctl.config.tree.masking import secrets_of
+from gymctl.config.tree.merge import merge
+from gymctl.config.tree.origins import Origins
+from gymctl.config.tree.writers import Writers
 from gymctl.contract.servers import HEAD_PORT, ServerKind
 from gymctl.errors import ConfigError
 
@@ -101,7 +97,7 @@ def _load(
     sources = _read(selection, roots, cwd, problems)
     problems.stop()
     with problems.noted():
-        shaped = shaping.shape(
+        shaped = shape(
             sources.layers,
             sources.top,
             sources.included.entries,

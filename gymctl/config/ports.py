@@ -10,11 +10,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from gymctl.config.globals import port_range
-from gymctl.config.instances import UNKNOWN_PORT, Instance, as_port
+from gymctl.config.checks.globals import port_range
+from gymctl.config.checks.instances import UNKNOWN_PORT, Instance, as_port
 from gymctl.config.model import Config
-from gymctl.config.origins import Origins
 from gymctl.config.problems import Problems
+from gymctl.config.tree.origins import Origins
 from gymctl.contract.servers import HEAD_PORT
 from gymctl.errors import ConfigError, PrerequisiteError
 

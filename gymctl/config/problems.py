@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from gymctl.config.origins import Path
+from gymctl.config.tree.origins import Path
 from gymctl.errors import ConfigError, ConfigErrors
 
 

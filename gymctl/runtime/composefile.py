@@ -14,7 +14,7 @@ from pathlib import Path
 from gymctl.compose import render, yaml
 from gymctl.compose.names import HEAD, service_names
 from gymctl.config import ports
-from gymctl.config.instances import UNKNOWN_PORT
+from gymctl.config.checks.instances import UNKNOWN_PORT
 from gymctl.config.model import Config
 from gymctl.errors import PrerequisiteError
 from gymctl.images.plan import BaseImage, plan_base, plan_servers

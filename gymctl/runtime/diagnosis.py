@@ -6,8 +6,8 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 
 from gymctl.compose.names import HEAD
-from gymctl.config.masking import redact
 from gymctl.config.model import Config
+from gymctl.config.tree.masking import redact
 from gymctl.errors import ServerError
 from gymctl.runtime.stack import ServerDeath
 

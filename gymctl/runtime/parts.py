@@ -18,9 +18,9 @@ from gymctl.compose.addresses import (
     through_gateway,
 )
 from gymctl.compose.names import HEAD, service_names
-from gymctl.config.masking import mask
 from gymctl.config.model import Config, ServerBlock
-from gymctl.config.writing import as_yaml
+from gymctl.config.tree.masking import mask
+from gymctl.config.tree.writing import as_yaml
 from gymctl.contract.part import SERVER_PORT, HeadPart, HeadTarget, ServerPart
 from gymctl.contract.servers import HEAD_PORT, Address, ServerTable
 

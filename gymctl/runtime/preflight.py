@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 from gymctl.compose.addresses import HOST_GATEWAY, LOOPBACK, is_loopback_url, published_host
 from gymctl.compose.mounts import mounts as wanted_mounts
 from gymctl.compose.names import HEAD
-from gymctl.config.masking import redact
 from gymctl.config.model import Config
 from gymctl.config.ports import is_free
+from gymctl.config.tree.masking import redact
 from gymctl.contract.part import HeadStatus
 from gymctl.engine import Engine
 from gymctl.errors import ConfigError, ConfigErrors, PrerequisiteError

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gymctl.compose.names import HEAD
-from gymctl.config.masking import is_secret
+from gymctl.config.tree.masking import is_secret
 from gymctl.contract.part import PART_VARIABLE
 from gymctl.errors import EngineError
 from gymctl.paths import ProjectPaths

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 import aiohttp
 
 from gymctl.compose.names import HEAD
-from gymctl.config.masking import redact
 from gymctl.config.model import Config
+from gymctl.config.tree.masking import redact
 from gymctl.contract.part import EndpointState, HeadStatus
 from gymctl.contract.servers import ServerTable
 from gymctl.errors import ConfigError, GymctlError, ServerError

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from gymctl.compose.addresses import ViewName, host_view
 from gymctl.compose.names import HEAD, service_names
 from gymctl.config import ports
-from gymctl.config.instances import UNKNOWN_PORT
+from gymctl.config.checks.instances import UNKNOWN_PORT
 from gymctl.config.model import Config
 from gymctl.errors import PrerequisiteError
 from gymctl.paths import ProjectPaths

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from gymctl.config.text import literal
+from gymctl.config.reading.text import literal
 
 TELLER = """\
 import hashlib

@@ -13,7 +13,7 @@ import typer
 from gymctl import errors
 from gymctl.cli.eval import SETTINGS
 from gymctl.cli.main import application
-from gymctl.config.evaluation import KEYS, NOT_OBEYED
+from gymctl.config.checks.evaluation import KEYS, NOT_OBEYED
 
 ROOT = Path(__file__).resolve().parents[2]
 PATTERNS = (

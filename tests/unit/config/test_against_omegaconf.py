@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 from omegaconf.errors import InterpolationToMissingValueError, OmegaConfBaseException
 
-from gymctl.config import interpolation
-from gymctl.config.files import Layer
-from gymctl.config.lookup import Circle, Lookup, Unresolved
-from gymctl.config.merge import merge
 from gymctl.config.model import Origin
-from gymctl.config.origins import Origins, leaves, uniform
 from gymctl.config.problems import Problems
-from gymctl.config.pruned import tree_for
+from gymctl.config.reading.files import Layer
+from gymctl.config.tree import interpolation
+from gymctl.config.tree.lookup import Circle, Lookup, Unresolved
+from gymctl.config.tree.merge import merge
+from gymctl.config.tree.origins import Origins, leaves, uniform
+from gymctl.config.tree.pruned import tree_for
 from gymctl.errors import ConfigError, ConfigInterpolationError
 
 SCALARS = st.sampled_from([1, 2.5, "x", "", None, True, "???", b"\x00"])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gymctl.config.aliases import RENAMED
-from gymctl.config.explain import explain
+from gymctl.config.shaping.aliases import RENAMED
+from gymctl.config.telling.explain import explain
 
 OLD, NEW = "reasoning_gym_orchestrator_agent", "langgraph_orchestrator_reasoning_gym_agent"
 

@@ -7,7 +7,7 @@ import shlex
 
 import pytest
 
-from gymctl.config.explain import explain
+from gymctl.config.telling.explain import explain
 from gymctl.errors import (
     ConfigError,
     ConfigInterpolationError,

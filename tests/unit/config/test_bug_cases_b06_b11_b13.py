@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gymctl.compose.names import service_names
-from gymctl.config.explain import explain
+from gymctl.config.telling.explain import explain
 from gymctl.errors import ConfigPathNotFoundError
 from gymctl.images.plan import BaseImage, plan
 

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from gymctl.cli.main import main
-from gymctl.config.check import Report, check
 from gymctl.config.load import Selection
+from gymctl.config.telling.check import Report, check
 
 ENV = "policy_base_url: http://127.0.0.1:9/v1\npolicy_api_key: sk-test-0001\n"
 

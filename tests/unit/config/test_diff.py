@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gymctl.cli.output import inline
-from gymctl.config.diff import Difference, _differing, diff
-from gymctl.config.origins import leaves
+from gymctl.config.telling.diff import Difference, _differing, diff
+from gymctl.config.tree.origins import leaves
 
 
 def told(found: list[Difference]) -> list[tuple[str, ...]]:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gymctl.config import building, renames
 from gymctl.config.model import Origin
-from gymctl.config.origins import Origins, OriginTree, leaves, uniform
+from gymctl.config.shaping import building, renames
+from gymctl.config.tree.origins import Origins, OriginTree, leaves, uniform
 from gymctl.errors import (
     AmbiguousAgentRenameError,
     ConfigError,
@@ -154,8 +154,8 @@ def test_a_mandatory_source_is_reported_as_missing(bench) -> None:
 @settings(deadline=None)
 @given(MAPPINGS, st.dictionaries(NAMES, TREES, max_size=3))
 def test_siblings_win_over_the_source_and_nothing_else_changes(source: dict, siblings: dict) -> None:
-    from gymctl.config.files import Layer
-    from gymctl.config.merge import merge
+    from gymctl.config.reading.files import Layer
+    from gymctl.config.tree.merge import merge
 
     layers = [Layer(name, value, tree_of(value)) for name, value in (("a", source), ("b", siblings))]
     document = {"rest": {"k": 1}, "source": source, "x": {"_inherit_from": "source", **siblings}}

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from gymctl.config.evaluation import KEYS, NOT_OBEYED, EvaluationSettings, Flag, Written, read
-from gymctl.config.explain import explain
+from gymctl.config.checks.evaluation import KEYS, NOT_OBEYED, EvaluationSettings, Flag, Written, read
 from gymctl.config.load import Selection, bare
+from gymctl.config.telling.explain import explain
 from gymctl.errors import ConfigError, ConfigErrors, ConfigInterpolationError, Place
 
 

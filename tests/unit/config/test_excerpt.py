@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gymctl.cli.output import Console
-from gymctl.config.excerpt import excerpt
-from gymctl.config.files import parse
+from gymctl.config.reading.files import parse
+from gymctl.config.telling.excerpt import excerpt
 from gymctl.errors import ConfigError, ConfigErrors, Place
 
 SECRET = "sk-very-secret-0815"

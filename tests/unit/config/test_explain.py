@@ -8,12 +8,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gymctl.config.explain import explain
-from gymctl.config.files import Layer
-from gymctl.config.merge import merge
 from gymctl.config.model import Config, Origin
-from gymctl.config.origins import dotted, leaves, uniform
-from gymctl.config.writers import Writers
+from gymctl.config.reading.files import Layer
+from gymctl.config.telling.explain import explain
+from gymctl.config.tree.merge import merge
+from gymctl.config.tree.origins import dotted, leaves, uniform
+from gymctl.config.tree.writers import Writers
 from gymctl.errors import ConfigError, UsageError
 
 KEYS = st.sampled_from("abc")

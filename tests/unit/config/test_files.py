@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 from omegaconf._utils import get_yaml_loader  # no public name
 
-from gymctl.config import files
-from gymctl.config.files import parse
-from gymctl.config.origins import Origins
+from gymctl.config.reading import files
+from gymctl.config.reading.files import parse
+from gymctl.config.tree.origins import Origins
 from gymctl.errors import ConfigError
 
 KEYS = st.text("abcdefgh_", min_size=1, max_size=6)

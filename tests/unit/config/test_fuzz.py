@@ -19,10 +19,10 @@ from fakes.mutations import mutated, token
 
 from gymctl.compose.render import Rendering, render
 from gymctl.compose.yaml import dump
-from gymctl.config.explain import explain
 from gymctl.config.load import Selection, load
-from gymctl.config.masking import mask
 from gymctl.config.model import Config
+from gymctl.config.telling.explain import explain
+from gymctl.config.tree.masking import mask
 from gymctl.errors import ConfigError, GymctlError, UsageError
 from gymctl.runtime import parts
 

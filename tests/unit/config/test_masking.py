@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gymctl.config.masking import MASK, mask, redact, secrets_of
+from gymctl.config.tree.masking import MASK, mask, redact, secrets_of
 
 
 def test_the_rule_of_the_contract() -> None:

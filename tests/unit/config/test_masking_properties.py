@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gymctl.config.masking import MASK, mask, redact, secrets_of
+from gymctl.config.tree.masking import MASK, mask, redact, secrets_of
 
 SECRETS = st.text("abc.*+?[](){}|^$\\/ #'\"\n\tß🔑", min_size=6, max_size=20).filter(
     lambda text: len(text.strip()) >= 6 and not text.startswith("${") and text not in MASK * 9

@@ -9,10 +9,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from gymctl.config.files import Layer
-from gymctl.config.merge import merge
 from gymctl.config.model import Origin
-from gymctl.config.origins import leaves, uniform
+from gymctl.config.reading.files import Layer
+from gymctl.config.tree.merge import merge
+from gymctl.config.tree.origins import leaves, uniform
 from gymctl.errors import ConfigError
 
 KEYS = st.sampled_from("abc")

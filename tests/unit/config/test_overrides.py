@@ -12,9 +12,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from gymctl.config import overrides
-from gymctl.config.overrides import Override, layer
 from gymctl.config.problems import Problems
+from gymctl.config.reading import overrides
+from gymctl.config.reading.overrides import Override, layer
 from gymctl.errors import ConfigError, UsageError
 
 HARD = [

@@ -10,8 +10,8 @@ import yaml
 from jsonschema import Draft202012Validator
 from omegaconf import OmegaConf
 
-from gymctl.config.roots import SearchRoots
-from gymctl.config.schema import schema
+from gymctl.config.reading.roots import SearchRoots
+from gymctl.config.telling.schema import schema
 
 ROOT = Path(__file__).resolve().parents[3]
 CONFIGS = sorted([*ROOT.glob("benchmarks/**/*.yaml"), *ROOT.glob("server_images/**/configs/*.yaml")])

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gymctl.config import selectors
-from gymctl.config.roots import SearchRoots
+from gymctl.config.reading import selectors
+from gymctl.config.reading.roots import SearchRoots
 from gymctl.errors import UsageError
 from gymctl.paths import install_roots
 

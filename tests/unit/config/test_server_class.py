@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticUndefined
 
-from gymctl.config import server_class
-from gymctl.config.foreign_bases import WITHOUT_EFFECT
-from gymctl.config.server_class import ServerClass
+from gymctl.config.server_classes import server_class
+from gymctl.config.server_classes.foreign_bases import WITHOUT_EFFECT
+from gymctl.config.server_classes.server_class import ServerClass
 from gymctl.servers.load import imported
 
 ROOT = Path(__file__).resolve().parents[3]

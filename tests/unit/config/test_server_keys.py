@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gymctl.config.check import check
 from gymctl.config.load import Selection
+from gymctl.config.telling.check import check
 from gymctl.errors import ConfigError, ConfigErrors
 from gymctl.runtime import preflight
 

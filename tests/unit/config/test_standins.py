@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gymctl.config.explain import explain
+from gymctl.config.telling.explain import explain
 from gymctl.errors import ConfigError, ServerRefNotFoundError
 
 TOLD = "no model was chosen"

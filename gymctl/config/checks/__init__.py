@@ -1,0 +1,1 @@
+"""What a resolved document must be, part by part; everything reports to one collector."""

@@ -1,0 +1,316 @@
+"""The settings of an evaluation (CONTRACT 9.2): from the merged document and the flags, checked, with places.
+
+A flag that was typed beats the document, key by key; one that was not typed says nothing. Null is as if the
+key were not there. What gymctl does not obey yet is checked like the rest, and warned about by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, ValidationError
+
+from gymctl.config.model import Origin
+from gymctl.config.problems import Problems
+from gymctl.config.tree.origins import DEFAULT as DEFAULT_ORIGIN
+from gymctl.config.tree.origins import dotted
+from gymctl.errors import ConfigError
+
+DEFAULT = "_default"
+"""The entry of a mapping that stands for every name without one of its own."""
+_LONGEST_VALUE = 80
+
+
+def _no_boolean(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError("must be a number")
+    return value
+
+
+def _without_nulls(value: object) -> object:
+    if isinstance(value, Mapping):
+        return {key: inner for key, inner in value.items() if inner is not None}
+    return value
+
+
+def _by_name(value: object) -> object:
+    """`num_repeats`: one number for all is the default of a mapping without entries."""
+    if isinstance(value, Mapping):
+        return _without_nulls(value) or {DEFAULT: 1}
+    return {DEFAULT: value}
+
+
+def _as_list(value: object) -> object:
+    return [part for part in value.split(",") if part] if isinstance(value, str) else value
+
+
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False), BeforeValidator(_no_boolean)]
+Text = Annotated[str, Field(min_length=1)]
+Names = Annotated[list[Text], BeforeValidator(_as_list, json_schema_input_type=Text | list[Text])]
+Value = TypeVar("Value")
+ByName = Annotated[dict[str, Value], BeforeValidator(_without_nulls)]
+AtLeastOne = Annotated[int, Field(ge=1), BeforeValidator(_no_boolean)]
+AtLeastZero = Annotated[int, Field(ge=0), BeforeValidator(_no_boolean)]
+
+
+class Skills(BaseModel):
+    """A folder of skills for the agent."""
+
+    model_config = ConfigDict(frozen=True)
+
+    path: Text
+
+
+class EvaluationSettings(BaseModel):
+    """Every key of CONTRACT 9.2 under its own name."""
+
+    model_config = ConfigDict(frozen=True)
+
+    output_jsonl_fpath: Text | None = Field(None, description="Where the rollouts go.")
+    input_jsonl_fpath: Text | None = Field(None, description="Rows instead of the declared datasets.")
+    split: Literal["train", "validation", "benchmark"] | None = Field(
+        None, description="Which declared datasets."
+    )
+    agent_name: Text | None = Field(None, description="The agent of every row: `agent_map._default`.")
+    agent_map: ByName[Text] = Field({}, description="A row's agent or task source: the agent that runs it.")
+    fan_out: ByName[list[Text]] = Field({}, description="A row's agent or task source: all that run it.")
+    limit: AtLeastZero | None = Field(None, description="The first rows only; 0: all.")
+    """None: all rows. 0, which only a flag can say: none."""
+    num_repeats: Annotated[
+        dict[str, AtLeastOne],
+        BeforeValidator(_by_name, json_schema_input_type=AtLeastOne | dict[str, AtLeastOne] | None),
+    ] = Field({DEFAULT: 1}, description="Rollouts per row, also by agent with `_default`.")
+    num_repeats_add_seed: StrictBool = Field(False, description="Send each rollout its index as seed.")
+    interleave_repeats: StrictBool = Field(False, description="All first rollouts, then all second ones.")
+    num_samples_in_parallel: AtLeastOne | None = Field(None, description="Rollouts at once.")
+    max_resident_rollout_tasks: AtLeastOne | None = Field(None, description="Rollouts at once.")
+    retain_results_in_memory: StrictBool = Field(True, description="For callers of the library.")
+    responses_create_params: dict[str, Any] = Field({}, description="Laid over each row's own, key by key.")
+    prompt_config: Text | None = Field(None, description="The prompt of rows that bring none.")
+    skills: Skills | None = Field(None, description="A folder of skills for the agent.")
+    resume_from_cache: StrictBool = Field(False, description="Go on with an output that is there.")
+    disable_aggregation: StrictBool = Field(False, description="No aggregate metrics.")
+    disable_health_check: StrictBool = Field(False, description="No health check of the rollouts.")
+    health_check_workers: AtLeastOne | None = Field(None, description="Processes of the health check.")
+    health_check_ignored_checks: Names = Field([], description="Checks to leave out.")
+    route_failures_to_sidecar: StrictBool = Field(True, description="A failed rollout does not end the run.")
+    count_failure_classes_as_zero: list[Text] = Field([], description="Failures that count as reward 0.")
+    count_missing_rollouts_as_zero: StrictBool = Field(False, description="Missing rollouts count as 0.")
+    require_complete: StrictBool = Field(True, description="A missing rollout is an error.")
+    upload_rollouts: StrictBool = Field(True, description="Exporters upload rollouts.")
+    environment_routing_mode: Literal["agent", "legacy", "taskset"] = Field(
+        "agent", description="How flat rows find their environment server."
+    )
+    environment_server_name: Text | None = Field(None, description="Every flat row goes to this server.")
+    environment_server_routes: ByName[Text] = Field({}, description="By taskset: the environment server.")
+    allow_unsupported_pairing: Any = Field(None, description="Rows may go to agents that a verifier refuses.")
+    dispatch_budget_s: Seconds | None = Field(None, description="Start no rollout after these seconds.")
+    drain_margin_s: Seconds | None = Field(None, description="Seconds to keep for running rollouts.")
+    dispatch_longest_first: StrictBool = Field(False, description="On resuming, the slowest first.")
+    retry_terminal_timeouts: StrictBool = Field(False, description="On resuming, retry timeouts.")
+    retry_invalid_judge_responses: StrictBool = Field(False, description="On resuming, ask the judge again.")
+    rollout_collection_driver: Text | None = Field(None, description="`module:function` instead of ours.")
+    reuse_existing_data_preparation: StrictBool = Field(False, description="Keep prepared data.")
+
+    @property
+    def concurrency(self) -> int | None:
+        """Rollouts at once: one that waits for admission would not run either."""
+        bounds = (self.num_samples_in_parallel, self.max_resident_rollout_tasks)
+        return min((bound for bound in bounds if bound is not None), default=None)
+
+    @property
+    def routes(self) -> Mapping[str, str]:
+        """`agent_map` with `agent_name` as its default."""
+        return self.agent_map if self.agent_name is None else {**self.agent_map, DEFAULT: self.agent_name}
+
+
+KEYS = tuple(EvaluationSettings.model_fields)
+NOT_OBEYED: Mapping[str, object] = {
+    "prompt_config": None,
+    "skills": None,
+    "resume_from_cache": False,
+    "health_check_workers": None,
+    "health_check_ignored_checks": [],
+    "route_failures_to_sidecar": True,
+    "count_failure_classes_as_zero": [],
+    "count_missing_rollouts_as_zero": False,
+    "dispatch_budget_s": None,
+    "drain_margin_s": None,
+    "dispatch_longest_first": False,
+    "retry_terminal_timeouts": False,
+    "retry_invalid_judge_responses": False,
+    "rollout_collection_driver": None,
+    "reuse_existing_data_preparation": False,
+}
+"""Settings that gymctl does not act on yet, with the value that describes what it does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """A flag that was typed, and the setting it stands for: `limit`, `responses_create_params.top_p`."""
+
+    name: str
+    key: str
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Checked settings, and who wrote them."""
+
+    settings: EvaluationSettings
+    origins: Mapping[str, Origin]
+    warnings: tuple[str, ...] = ()
+
+    def where(self, key: str) -> str | None:
+        """`file:line` or the flag; of a key that was not written: of the one above it."""
+        if key == f"agent_map.{DEFAULT}" and self.settings.agent_name is not None:
+            key = "agent_name"
+        return where(self.origins, key)
+
+
+def read(document: Mapping[str, Any], origins: Mapping[str, Origin], flags: Sequence[Flag] = ()) -> Written:
+    """The settings of an evaluation. Raises ConfigError, ConfigErrors for several."""
+    raw, places, warnings = _laid_over(document, origins, flags)
+    found = Problems()
+    found.extend(_problems(raw, places))
+    found.stop()
+    written = Written(EvaluationSettings.model_validate(raw), places)
+    return replace(written, warnings=(*warnings, *_not_obeyed(written)))
+
+
+def problems(document: Mapping[str, Any], origins: Mapping[str, Origin]) -> Iterator[ConfigError]:
+    """Everything that is wrong with the settings of an evaluation in a document."""
+    raw, places, _ = _laid_over(document, origins, ())
+    return _problems(raw, places)
+
+
+def where(origins: Mapping[str, Origin], key: str) -> str | None:
+    """The place of a key, else of what is below it, else of the key above it; None for what nobody wrote."""
+    while key:
+        below = (f"{key}.", f"{key}[")
+        named = (place for name, place in origins.items() if name == key or name.startswith(below))
+        found = next((place for place in named if place != DEFAULT_ORIGIN), None)
+        if found is not None:
+            return found.place
+        key = key.rpartition("[" if key.endswith("]") else ".")[0]
+    return None
+
+
+def _laid_over(
+    document: Mapping[str, Any], origins: Mapping[str, Origin], flags: Sequence[Flag]
+) -> tuple[dict[str, Any], dict[str, Origin], list[str]]:
+    """The keys of 9.2 that say something, under the flags, with places and warnings."""
+    raw = {key: document[key] for key in KEYS if document.get(key) is not None}
+    places = {name: place for name, place in origins.items() if name.split(".")[0].split("[")[0] in raw}
+    warnings: list[str] = []
+    if _is_zero(raw.get("limit")):
+        del raw["limit"]
+        if not any(flag.key == "limit" for flag in flags):
+            place = where(places, "limit")
+            warnings.append(f"`limit: 0` ({place}) means all rows, as in NeMo Gym; --limit 0 runs none")
+    for flag in flags:
+        key, _, inner = flag.key.partition(".")
+        if not inner:
+            raw[key] = flag.value
+        elif isinstance(raw.setdefault(key, {}), Mapping):
+            raw[key] = {**raw[key], inner: flag.value}
+        places[flag.key] = Origin(flag.name)
+    return raw, places, warnings
+
+
+def _is_zero(value: object) -> bool:
+    if not isinstance(value, (int, float, str)) or isinstance(value, bool):
+        return False
+    try:
+        return float(value) == 0
+    except ValueError:
+        return False
+
+
+def _problems(raw: Mapping[str, Any], places: Mapping[str, Origin]) -> Iterator[ConfigError]:
+    try:
+        settings = EvaluationSettings.model_validate(raw)
+    except ValidationError as errors:
+        for error in errors.errors():
+            yield _explained(raw, error["loc"], _rule(error), error["input"], places)
+        return
+    at: Callable[[str], str | None] = Written(settings, places).where
+    default, agent = settings.agent_map.get(DEFAULT), settings.agent_name
+    if agent is not None and default is not None and default != agent:
+        yield ConfigError(
+            f"`agent_name` is `{agent}`, but `agent_map.{DEFAULT}` is `{default}`",
+            where=at("agent_name"),
+            hint=f"keep one of them; the other is at {where(places, f'agent_map.{DEFAULT}')}",
+        )
+    for key, agents in settings.fan_out.items():
+        if len(set(agents)) < len(agents) or not agents:
+            found = "names an agent twice" if agents else "is an empty list, and its rows would not be run"
+            hint = "num_repeats repeats a row" if agents else "leave the key out"
+            yield ConfigError(f"`fan_out.{key}` {found}", where=at(f"fan_out.{key}"), hint=hint)
+    mode = settings.environment_routing_mode
+    needed = {"legacy": "environment_server_name", "taskset": "environment_server_routes"}.get(mode)
+    if needed is not None and not getattr(settings, needed):
+        yield ConfigError(
+            f"`environment_routing_mode: {mode}` needs `{needed}`", where=at("environment_routing_mode")
+        )
+    if settings.dispatch_budget_s is not None and settings.num_samples_in_parallel is None:
+        yield ConfigError(
+            "`dispatch_budget_s` needs `num_samples_in_parallel`", where=at("dispatch_budget_s")
+        )
+
+
+def _not_obeyed(written: Written) -> Iterator[str]:
+    for key, as_it_is in NOT_OBEYED.items():
+        if getattr(written.settings, key) != as_it_is:
+            yield f"`{key}` ({written.where(key)}) is not obeyed yet"
+
+
+def _explained(
+    raw: Mapping[str, Any], loc: tuple[int | str, ...], rule: str, value: object, places: Mapping[str, Origin]
+) -> ConfigError:
+    """With the key as it was written: `num_repeats: 0` has no `_default` in it."""
+    path: list[int | str] = []
+    node: Any = raw
+    for step in loc:
+        try:
+            node = node[step]
+        except (KeyError, IndexError, TypeError):
+            break
+        path.append(step)
+    key = dotted(path)
+    shown = str(value)
+    shown = shown if len(shown) <= _LONGEST_VALUE else f"{shown[:_LONGEST_VALUE]}…"
+    return ConfigError(f"`{key}` {rule}, got `{shown}`", where=where(places, key))
+
+
+_WHOLE_RULE, _NUMBER_RULE = "must be a whole number", "must be a number"
+_RULES = {
+    "int_type": _WHOLE_RULE,
+    "int_parsing": _WHOLE_RULE,
+    "int_from_float": _WHOLE_RULE,
+    "finite_number": _NUMBER_RULE,
+    "float_type": _NUMBER_RULE,
+    "float_parsing": _NUMBER_RULE,
+    "bool_type": "must be true or false",
+    "string_type": "must be text",
+    "string_too_short": "must not be empty",
+    "dict_type": "must be a mapping",
+    "model_type": "must be a mapping",
+    "list_type": "must be a list",
+    "greater_than_equal": "must be at least {ge:g}",
+    "missing": "needs `path`",
+}
+"""What we say for the errors that a validation of these fields can have."""
+
+
+def _rule(error: Any) -> str:
+    context = error.get("ctx", {})
+    if error["type"] == "value_error":
+        return str(context["error"])
+    if error["type"] == "literal_error":
+        return f"must be {context['expected'].replace(chr(39), '')}"
+    text: str = error["msg"]
+    return _RULES.get(error["type"], text[:1].lower() + text[1:]).format(**context)

@@ -1,0 +1,131 @@
+"""What the top-level keys amount to: checked values with defaults, and what they fill in (CONTRACT 1.14)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path as FilePath
+from typing import Any, cast
+
+from pydantic import ValidationError
+
+from gymctl.config.checks import evaluation
+from gymctl.config.checks.global_keys import GlobalKeys, TokenIdCapture
+from gymctl.config.model import GlobalSettings
+from gymctl.config.names import suggestion
+from gymctl.config.problems import Problems
+from gymctl.config.reading.quoting import quote_hint
+from gymctl.config.tree.masking import is_secret
+from gymctl.config.tree.origins import MISSING, Origins, Path, dotted
+from gymctl.contract.part import Pool
+from gymctl.errors import ConfigError
+
+PORT_RANGE = (10001, 20000)
+_DEFAULTS: Mapping[str, bool | int] = {
+    "use_absolute_ip": False,
+    "port_range_low": PORT_RANGE[0],
+    "port_range_high": PORT_RANGE[1],
+    "allow_openai_version_skew": False,
+    "skip_venv_if_present": False,
+    "dry_run": False,
+    "server_spinup_timeout_seconds": 600,
+    "model_endpoint_readiness_timeout_seconds": 600,
+}
+_FOLDERS = {"results_dir": "results", "cache_dir": "cache"}
+
+_POOL = {
+    "global_aiohttp_connector_limit": "limit",
+    "global_aiohttp_connector_limit_per_host": "limit_per_host",
+    "global_aiohttp_tcp_keepalive_idle_seconds": "keepalive_idle_seconds",
+    "global_aiohttp_tcp_keepalive_interval_seconds": "keepalive_interval_seconds",
+    "global_aiohttp_tcp_keepalive_probes": "keepalive_probes",
+}
+_CHECKED_ELSEWHERE = frozenset(("config_paths", "head_server", "default_host", *evaluation.KEYS))
+"""Keys whose mistakes are told by those who act on them."""
+
+
+def settings(document: Mapping[str, Any], origins: Origins, problems: Problems) -> GlobalSettings:
+    """Checked values with defaults. Null means the default; so does a wrong value, which is reported."""
+    given = {
+        key: value for key, value in document.items() if key not in _CHECKED_ELSEWHERE and value is not None
+    }
+    try:
+        keys = GlobalKeys.model_validate(given)
+    except ValidationError as errors:
+        for error in errors.errors(include_url=False):
+            path = cast(Path, error["loc"])
+            problems.add(_explained(path, error, origins), *path)
+            given.pop(str(path[0]), None)
+        keys = GlobalKeys.model_validate(given)
+    low, high = port_range(given)
+    if low > high:
+        error = _wrong(("port_range_low",), f"must not be above port_range_high ({high})", low, origins)
+        problems.add(error, "port_range_low")
+    limits = {field: value for key, field in _POOL.items() if (value := getattr(keys, key)) is not None}
+    return GlobalSettings(
+        pool=Pool(**limits),
+        server_spinup_timeout_seconds=_bound(keys.server_spinup_timeout_seconds),
+        model_endpoint_readiness_timeout_seconds=_bound(keys.model_endpoint_readiness_timeout_seconds),
+        show_access_log=keys.uvicorn_logging_show_200_ok is True,
+        verbose=keys.verbose is True,
+    )
+
+
+def port_range(document: Mapping[str, Any]) -> tuple[int, int]:
+    low, high = document.get("port_range_low"), document.get("port_range_high")
+    return (PORT_RANGE[0] if low is None else low, PORT_RANGE[1] if high is None else high)
+
+
+def fill_defaults(merged: dict[Any, Any], cwd: FilePath) -> None:
+    """What foreign servers look up without a default of their own, before `${cache_dir}` is resolved."""
+    for key, value in _DEFAULTS.items():
+        merged.setdefault(key, value)
+    for key, default in _FOLDERS.items():
+        value = merged.setdefault(key, str(cwd / default))
+        is_plain = isinstance(value, str) and value and value != MISSING and not value.startswith("~")
+        if is_plain and "${" not in value and "\0" not in value:
+            merged[key] = str((cwd / value).resolve())
+
+
+def fill_folders(document: dict[str, Any], cwd: FilePath, origins: Origins, problems: Problems) -> None:
+    """`results_dir` and `cache_dir`, absolute, and where foreign servers keep what uv makes."""
+    for key, default in _FOLDERS.items():
+        value = document.get(key)
+        folder = FilePath(value if isinstance(value, str) and value else default)
+        try:
+            document[key] = str((cwd / folder.expanduser()).resolve())
+        except RuntimeError:
+            problems.add(_wrong((key,), "names a home folder that does not exist", value, origins), key)
+    document.setdefault("uv_cache_dir", f"{document['cache_dir']}/uv")
+    document.setdefault("uv_venv_dir", str(cwd))
+
+
+def fill_skip_verification(document: Mapping[str, Any], agents: list[dict[str, Any]]) -> None:
+    """The top-level switches are copied into each agent block that lacks them (CONTRACT 1.13)."""
+    for key in ("skip_verification", "skip_verification_reward"):
+        if document.get(key) is not None:
+            for block in agents:
+                block.setdefault(key, document[key])
+
+
+def _bound(seconds: float | str | None) -> float | None:
+    """Seconds; zero and below: no bound (None); text that is a number counts."""
+    number = 600.0 if seconds is None else float(seconds)
+    return number if number > 0 else None
+
+
+def _explained(path: Path, error: Mapping[str, Any], origins: Origins) -> ConfigError:
+    if error["type"] == "extra_forbidden":
+        return ConfigError(
+            f"`{dotted(path[:-1])}` does not know `{path[-1]}`",
+            where=origins.where(*path),
+            hint=suggestion(str(path[-1]), TokenIdCapture.model_fields, noun="allowed"),
+        )
+    rule = "must be a mapping" if error["type"] == "model_type" else error["ctx"]["error"]
+    return _wrong(path, str(rule), error["input"], origins)
+
+
+def _wrong(path: Path, rule: str, value: object, origins: Origins) -> ConfigError:
+    is_hidden = is_secret(path[-1]) and not isinstance(value, bool)
+    hint = quote_hint(path, value, origins.find(*path), is_hidden=is_hidden) if "text" in rule else None
+    found = "" if is_hidden else f", got `{value}`"
+    return ConfigError(f"`{dotted(path)}` {rule}{found}", where=origins.where(*path), hint=hint)

@@ -1,0 +1,134 @@
+"""What is allowed and looks like a slip: told by `gymctl config check`, an error for nobody.
+
+Keys that a foreign server's class does not declare, settings called almost like a key that means something,
+and values that YAML 1.1 reads otherwise than most people.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from gymctl.config.checks.block_keys import GENERIC, GenericBlock
+from gymctl.config.checks.evaluation import EvaluationSettings
+from gymctl.config.checks.global_keys import NAMES, GlobalKeys
+from gymctl.config.model import Config, ServerBlock
+from gymctl.config.names import suggestion
+from gymctl.config.reading.quoting import surprise
+from gymctl.config.server_classes.server_class import ServerClasses
+from gymctl.config.tree.masking import is_secret
+from gymctl.config.tree.origins import Path, dotted, leaves
+from gymctl.contract.servers import KINDS
+
+_NEAR = 0.85
+"""How alike two keys must be for the one to be a slip of the other."""
+
+
+def of(config: Config) -> list[str]:
+    """One line for each thing to look at, with its place. Reads the servers' files, as `check` may."""
+    classes = ServerClasses()
+    return [
+        *_foreign_keys(config, classes),
+        *_near_settings(config),
+        *_near_kinds(config),
+        *_surprises(config, classes),
+    ]
+
+
+def _foreign_keys(config: Config, classes: ServerClasses) -> Iterator[str]:
+    for block in config.servers.values():
+        described = classes.of(block)
+        if block.is_generated or described.family == "gymctl" or not described.is_closed:
+            continue
+        allowed = described.keys | GENERIC
+        for key in block.settings:
+            if key not in allowed:
+                near = suggestion(str(key), allowed, noun="declared")
+                yield (
+                    f"`{block.name}`: the config class of {block.implementation} does not declare `{key}`"
+                    f"{_place(config, (*_path(block), key))}; {near}"
+                )
+
+
+def _near_settings(config: Config) -> Iterator[str]:
+    """A setting may have any name; one that is almost a key and that nothing refers to is probably meant."""
+    known = {*NAMES, *EvaluationSettings.model_fields}
+    for key, value in config.document.items():
+        if isinstance(value, Mapping) or key in known or key in config.servers:
+            continue
+        near = difflib.get_close_matches(key, known, n=1, cutoff=_NEAR)
+        if near and not _is_referred_to(config, key):
+            yield f"`{key}` means nothing to gymctl{_place(config, (key,))}; did you mean `{near[0]}`?"
+
+
+def _near_kinds(config: Config) -> Iterator[str]:
+    """`resource_servers:` makes a block of settings, not a server."""
+    for name, block in config.document.items():
+        if not isinstance(block, Mapping) or name in config.servers or name in NAMES:
+            continue
+        for key in block:
+            near = difflib.get_close_matches(str(key), KINDS, n=1, cutoff=_NEAR)
+            if near and key not in KINDS:
+                meant = f"{_place(config, (name, key))}; did you mean `{near[0]}`?"
+                yield f"`{name}` starts no server: `{key}` is no server type{meant}"
+
+
+def _surprises(config: Config, classes: ServerClasses) -> Iterator[str]:
+    for path, value in leaves(config.document):
+        origin = config.origins.get(dotted(path))
+        if origin is None or origin.raw is None or isinstance(value, str):
+            continue
+        meaning = surprise(origin.raw, value)
+        if meaning is None or _is_meant(origin.raw, value, _declared(config, path, classes)):
+            continue
+        shown = "" if is_secret(path[-1]) else f" `{origin.raw}` is {meaning} to YAML"
+        yield f"`{dotted(path)}`:{shown} ({origin}); put quotes around it if text is meant"
+
+
+def _declared(config: Config, path: Path, classes: ServerClasses) -> str:
+    """The annotation of the field that a value lands in; empty when nothing declares it."""
+    if len(path) == 1:
+        field = GlobalKeys.model_fields.get(str(path[0]))
+        return "" if field is None else str(field.annotation)
+    block = config.servers.get(str(path[0]))
+    if block is None or len(path) < 4:
+        return ""
+    fields = classes.of(block).fields.fields.values()
+    declared = next((item.annotation for item in fields if item.key == path[3]), None)
+    generic = GenericBlock.model_fields.get(str(path[3]))
+    return declared or ("" if generic is None else str(generic.annotation))
+
+
+def _is_meant(raw: str, value: Any, annotation: str) -> bool:
+    """Does the field take such a value: `no` a boolean, `1_000` a number? `0012` stays doubtful."""
+    if isinstance(value, bool):
+        return re.search(r"\bbool\b|StrictBool", annotation) is not None
+    is_number = re.search(r"\b(int|float|\w*Int|\w*Float)\b", annotation) is not None
+    return is_number and "_" in raw and ":" not in raw and not raw.lstrip("+-").startswith("0")
+
+
+def _is_referred_to(config: Config, key: str) -> bool:
+    """Does some `${key}` or `${oc…:key}` in the files name the setting?"""
+    pattern = re.compile(rf"\$\{{[^}}]*\b{re.escape(key)}\b")
+    return any(pattern.search(text) for text in _texts(config))
+
+
+def _texts(config: Config) -> Iterable[str]:
+    for writes in config.writers.values():
+        yield from (write.said for write in writes if isinstance(write.said, str) and "${" in write.said)
+
+
+def _path(block: ServerBlock) -> Path:
+    return block.name, block.kind, block.implementation
+
+
+def _place(config: Config, path: Path) -> str:
+    """` (file:line)` of a value or of the first one below it."""
+    key = dotted(path)
+    exact = config.origins.get(key)
+    if exact is None:
+        below = (f"{key}.", f"{key}[")
+        exact = next((origin for name, origin in config.origins.items() if name.startswith(below)), None)
+    return "" if exact is None else f" ({exact})"

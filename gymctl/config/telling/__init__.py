@@ -1,0 +1,1 @@
+"""What is told about a configuration: who wrote a value, what is wrong, what differs."""

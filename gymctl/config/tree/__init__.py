@@ -1,0 +1,1 @@
+"""The merged tree: who wrote what, what references lead to, what may be shown of it."""
