@@ -34,8 +34,8 @@ def check(
 ) -> None:
     """Report every reference to a server that is not among `known`.
 
-    Only a direct field is surely one. What looks like one further down is an error when it is nearly the name of
-    a server, and else warned about: shipped configs list servers there that only some of their users start.
+    Only a direct field is surely one. What looks like one further down is an error when it is nearly the name
+    of a server, and else warned about: shipped configs list servers there that only some users start.
     """
     for instance in instances:
         for path, reference in _walk(instance.settings, (), instance.kind):

@@ -12,6 +12,7 @@ import os
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import pytest
 import uv
 from golden.nemo_gym_configs import leaves
 
+from gymctl.config import server_class
 from gymctl.config.load import Selection, load
 from gymctl.errors import ConfigErrors, GymctlError
 
@@ -163,6 +165,15 @@ def environment(golden: Golden, wheel: Path) -> Iterator[None]:
     yield
     os.environ.clear()
     os.environ.update(before)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def known_classes() -> Iterator[None]:
+    """The code of a server folder is read once and not for each of hundreds of cases."""
+    read = cache(server_class.read)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(server_class, "read", lambda folder, entrypoint, parsed: read(folder, entrypoint))
+        yield
 
 
 @pytest.mark.parametrize("group", GROUPS)
