@@ -20,8 +20,8 @@ import pytest
 import uv
 from golden.nemo_gym_configs import leaves
 
-from gymctl.config import server_class
 from gymctl.config.load import Selection, load
+from gymctl.config.server_classes import server_class
 from gymctl.errors import ConfigErrors, GymctlError
 
 pytestmark = pytest.mark.timeout(1200)
