@@ -32,15 +32,7 @@ FRONT = """\
       entrypoint: app.py
       agent_server: {{type: responses_api_agents, name: {agent}}}
 """
-OPEN = """\
-weather:
-  resources_servers:
-    weather:
-      entrypoint: app.py
-      domain: agent
-      a: ???
-      b: [x, "???"]
-"""
+OPEN = GOOD + 'settings:\n  a: ???\n  b: [x, "???"]\n'
 ROW = '{"responses_create_params": {"input": "hi"}, "agent_ref": {"name": "weather_agent"}}\n'
 
 
@@ -84,9 +76,9 @@ CASES = {
     "values that nobody gave": Case(
         "ConfigMissingValuesError",
         (
-            "`weather.resources_servers.weather.a` is mandatory and not set (case.yaml:6:",
-            "`weather.resources_servers.weather.b[1]` is mandatory and not set (case.yaml:7:",
-            "++weather.resources_servers.weather.a=<value>",
+            "`settings.a` is mandatory and not set (case.yaml:14:",
+            "`settings.b[1]` is mandatory and not set (case.yaml:15:",
+            "++settings.a=<value>",
         ),
         OPEN,
     ),
