@@ -1,14 +1,11 @@
 """`+a.b=v` and `++a.b=v` on the command line -> the topmost layer (CONTRACT 1.8).
 
-Hydra's own parser reads the tokens, against an empty and closed base: `a.b=v` and `~a` are errors, sweeps
-never happen. A value that its grammar cannot hold (`sk-ab==`, `#1`, `x=1&y=2`) is taken as it stands, unless
-its author meant the grammar (a list, quotes, `${…}`): then the error shows the quoting that works.
+The base is empty and closed: `a.b=v` and `~a` are errors. What a value means is said in `grammar`.
 """
 
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,15 +13,13 @@ from typing import Any
 
 from gymctl.config.model import Origin
 from gymctl.config.problems import Problems
+from gymctl.config.reading import grammar
 from gymctl.config.reading.files import Layer
 from gymctl.config.reading.text import literal
-from gymctl.config.tree.masking import is_secret
 from gymctl.config.tree.origins import OriginTree, uniform
 from gymctl.errors import ConfigError, UsageError
 
 _KEY = re.compile(r"[A-Za-z_$][\w$-]*(\.[\w$-]+)*", re.ASCII)
-_STRUCTURED = re.compile(r"\s*[\[{'\"]|.*\$\{|\w+\(", re.DOTALL)
-"""Values whose author meant the grammar: a list, a mapping, quotes, an interpolation, a function."""
 
 
 @dataclass(frozen=True)
@@ -64,15 +59,10 @@ class Override:
 
 def parse(tokens: Sequence[str], problems: Problems) -> list[Override]:
     """Every token as an Override; one that is not `+key=value` is reported."""
-    if not tokens:
-        return []
-    from hydra.core.override_parser.overrides_parser import OverridesParser  # 0.1 s, only when needed
-
-    parser = OverridesParser.create()
     parsed: list[Override] = []
     for token in tokens:
         with problems.collected():
-            parsed.append(_parse_token(token, parser))
+            parsed.append(_parse_token(token))
     return parsed
 
 
@@ -101,7 +91,7 @@ def layer(overrides: Iterable[Override]) -> Layer:
     return Layer("command line", values, origins)
 
 
-def _parse_token(token: str, parser: Any) -> Override:
+def _parse_token(token: str) -> Override:
     sign, body = _sign(token)
     key, equals, raw = body.partition("=")
     name = f"{sign}{key}"
@@ -131,7 +121,7 @@ def _parse_token(token: str, parser: Any) -> Override:
             where=name,
             hint="set it in env.yaml or a --config file",
         )
-    return Override(name, tuple(key.split(".")), _value(name, key, raw, parser), must_be_new=sign == "+")
+    return Override(name, tuple(key.split(".")), grammar.value(name, key, raw), must_be_new=sign == "+")
 
 
 def _sign(token: str) -> tuple[str, str]:
@@ -139,47 +129,6 @@ def _sign(token: str) -> tuple[str, str]:
         if token.startswith(sign):
             return sign, token[len(sign) :]
     return "", token
-
-
-def _value(name: str, key: str, raw: str, parser: Any) -> Any:
-    from hydra.errors import HydraException
-
-    try:
-        parsed = parser.parse_override(f"+{key}={raw}")
-    except (HydraException, RecursionError, ValueError) as error:  # ValueError: 5000 digits are no number
-        if not _STRUCTURED.match(raw):
-            return raw
-        reason = str(error).splitlines()[0]
-        shown = "" if is_secret(key) else f": {reason}"
-        raise ConfigError(
-            f"the value of `{name}` cannot be read{shown}", where=name, hint=_quoting(name, key, raw, parser)
-        ) from None
-    if parsed.is_sweep_override():
-        raise ConfigError(
-            f"the value of `{name}` is a sweep, and one command runs one configuration",
-            where=name,
-            hint=_quoting(name, key, raw, parser),
-            details=[] if is_secret(key) else [f"for a list: {shlex.quote(f'{name}=[{raw}]')}"],
-        )
-    return parsed.value()
-
-
-def _quoting(name: str, key: str, raw: str, parser: Any) -> str:
-    """The token that carries exactly this text, ready for a shell; secrets stay unprinted."""
-    if is_secret(key):
-        return f"--set-file {key}=FILE takes any text; or quote it twice: '{name}=\"<value>\"'"
-    text = literal(raw)
-    token = f"{name}={quoted(text)}"
-    if parser.parse_override(f"+{key}={quoted(text)}").value() != text:
-        return "set it in env.yaml or a --config file"
-    return f"for text, quote it twice: {shlex.quote(token)}"
-
-
-def quoted(text: str) -> str:
-    """`text` as a quoted string of the override grammar."""
-    from hydra.core.override_parser.types import Quote, QuotedString
-
-    return QuotedString(text=text, quote=Quote.double).with_quotes()
 
 
 def _set(

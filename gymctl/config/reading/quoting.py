@@ -50,7 +50,7 @@ def quote_hint(path: Path, value: object, origin: Origin | None, *, is_hidden: b
 def _quoted_token(path: Path, written: str, origin: Origin) -> str:
     if origin.source.lstrip("+") != dotted(path):
         return "put quotes around it"
-    from gymctl.config.reading.overrides import quoted
+    from gymctl.config.reading.grammar import quoted
 
     return f"for text, quote it twice: {shlex.quote(f'{origin.source}={quoted(written)}')}"
 
