@@ -1,15 +1,19 @@
 """Files and flags -> one frozen `Config` (CONTRACT 1). OmegaConf and Hydra are met here and nowhere else.
 
-load.py          the steps in order; start reading here
-model.py         what comes out
-problems.py      the collector of everything that is wrong
-ports.py         host ports, given away when a project starts
-reading/         files and what they include, names, overrides        -> layers
-tree/            layers merged, with who wrote what; references followed
-shaping/         directives, another agent, old names
-server_classes/  what a server's config class knows, without importing it
-checks/          what the resolved document must be, part by part
+Each line may import the lines below it, which a test enforces; start reading at `load.py`.
+
 telling/         explain, check, diff, schema; the line of an error
+load.py          the steps in order
+ports.py         host ports, given away when a project starts
+shaping/         directives, another agent, old names
+checks/          what the resolved document must be, part by part
+server_classes/  what a server's config class knows, without importing it
+reading/         files and what they include, names, overrides  -> layers
+tree/            layers merged, with who wrote what; references followed
+problems.py      the collector of everything that is wrong
+project.py       the project's name
+names.py         suggestions for names that were not found
+model.py         what comes out
 """
 
 from gymctl.config.model import Config, Dataset, GlobalSettings, Origin, Reference, ServerBlock

@@ -19,24 +19,25 @@ from gymctl.config.checks import (
     pairing,
     references,
     relays,
+    server_keys,
 )
 from gymctl.config.checks.global_keys import RESERVED
 from gymctl.config.checks.instances import UNKNOWN_PORT, Instance
 from gymctl.config.model import Config, Origin, ServerBlock
 from gymctl.config.problems import Problems
 from gymctl.config.reading import include, overrides, selectors, text
-from gymctl.config.reading.files import Layer, display, read
+from gymctl.config.reading.files import display, read
 from gymctl.config.reading.overrides import Override
 from gymctl.config.reading.roots import SearchRoots
-from gymctl.config.server_classes import server_keys
 from gymctl.config.server_classes.server_class import ServerClasses
 from gymctl.config.shaping import standins
 from gymctl.config.shaping.shape import shape
+from gymctl.config.shaping.writers import Writers
 from gymctl.config.tree import interpolation
+from gymctl.config.tree.layers import Layer
 from gymctl.config.tree.masking import secrets_of
 from gymctl.config.tree.merge import merge
 from gymctl.config.tree.origins import Origins
-from gymctl.config.tree.writers import Writers
 from gymctl.contract.servers import HEAD_PORT, ServerKind
 from gymctl.errors import ConfigError
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from gymctl.config.tree.origins import Path
 from gymctl.errors import ConfigError, ConfigErrors
 
 
@@ -19,7 +18,7 @@ class Problems:
     def __init__(self) -> None:
         self.errors: list[ConfigError] = []
         self.warnings: list[str] = []
-        self._open: set[Path] = set()
+        self._open: set[tuple[str | int, ...]] = set()
 
     def add(self, error: ConfigError, *path: str | int) -> None:
         """Report `error`, which is about the value at `path`.
@@ -36,7 +35,7 @@ class Problems:
     def warn(self, text: str) -> None:
         self.warnings.append(text)
 
-    def leave_open(self, paths: Iterable[Path]) -> None:
+    def leave_open(self, paths: Iterable[tuple[str | int, ...]]) -> None:
         """Values at or below `paths` are unknown; errors about them are consequences."""
         self._open.update(paths)
 

@@ -32,6 +32,16 @@ MAY_IMPORT: dict[str, set[str]] = {
     "__init__": set(),
     "__main__": {"cli"},
 }
+# Inside `config`: a line may import itself and what stands above it.
+CONFIG_LADDER = (
+    {"model", "names", "problems", "project"},
+    {"tree"},
+    {"reading", "server_classes"},
+    {"checks"},
+    {"shaping"},
+    {"load", "ports"},
+    {"telling"},
+)
 CONTAINER_HALF = {"contract", "metrics", "servers", "errors", "paths", "transport"}
 # A distribution whose import name differs from its own name.
 IMPORT_NAMES = {
@@ -81,6 +91,25 @@ def wrong_imports(package: Path) -> list[str]:
     return found
 
 
+def rung(part: str) -> int:
+    return next(height for height, parts in enumerate(CONFIG_LADDER) if part in parts)
+
+
+def steps_up(config: Path) -> list[str]:
+    """Imports inside `config` from a higher line of its ladder, and from beside on the same line."""
+    found: list[str] = []
+    for path in sorted(config.rglob("*.py")):
+        part = part_of(path, config)
+        for name in imported_names(path) if part != "__init__" else ():
+            pieces = name.split(".")
+            if pieces[:2] != ["gymctl", "config"] or len(pieces) == 2:
+                continue
+            other = pieces[2]
+            if other != part and (rung(other) > rung(part) or (rung(other) == rung(part) > 0)):
+                found.append(f"{path.relative_to(config)}: {part} may not import {other}")
+    return found
+
+
 def third_party(package: Path, parts: set[str] | None, *, but: frozenset[str] = frozenset()) -> set[str]:
     names: set[str] = set()
     for path in package.rglob("*.py"):
@@ -103,6 +132,24 @@ def project() -> dict[str, object]:
 
 def test_imports_go_one_way() -> None:
     assert wrong_imports(PACKAGE) == []
+
+
+def test_imports_inside_config_go_one_way() -> None:
+    assert steps_up(PACKAGE / "config") == []
+
+
+def test_a_step_up_inside_config_is_found(tmp_path: Path) -> None:
+    for folder, line in (
+        ("tree", "from gymctl.config.reading.files import read\n"),
+        ("reading", "def f():\n    from gymctl.config.server_classes import server_class\n"),
+        ("telling", "from gymctl.config.load import load\nfrom gymctl.config.telling import explain\n"),
+    ):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "a.py").write_text(line)
+    assert steps_up(tmp_path) == [
+        "reading/a.py: reading may not import server_classes",
+        "tree/a.py: tree may not import reading",
+    ]
 
 
 def test_a_wrong_import_is_found(tmp_path: Path) -> None:

@@ -1,1 +1,1 @@
-"""What a resolved document must be, part by part; everything reports to one collector."""
+"""What a document must be, part by part; most checks report to one collector."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from gymctl.config.checks.instances import Instance
 from gymctl.config.problems import Problems
-from gymctl.config.shaping.agents import Agent
+from gymctl.config.tree.agents import Agent
 from gymctl.config.tree.interpolation import value_at
 from gymctl.config.tree.origins import Origins, Path, dotted
 from gymctl.errors import ConfigError, UnsupportedAgentPairingError, UnsupportedModelPairingError

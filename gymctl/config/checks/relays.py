@@ -7,7 +7,7 @@ from typing import Any
 from gymctl.config.checks import references
 from gymctl.config.checks.instances import Instance
 from gymctl.config.problems import Problems
-from gymctl.config.shaping.agents import relay_id
+from gymctl.config.tree.agents import relay_id
 from gymctl.config.tree.writing import as_yaml
 from gymctl.errors import AgentWithoutEnvironmentServerError
 

@@ -9,7 +9,6 @@ stands twice must be reported with both lines.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import yaml
 
 from gymctl.config.model import Origin
 from gymctl.config.reading.quoting import is_plain
+from gymctl.config.tree.layers import Layer
 from gymctl.config.tree.origins import OriginTree
 from gymctl.errors import ConfigError, Place
 
@@ -33,15 +33,6 @@ _NO_SUCH_VALUE = (ValueError, LookupError, AttributeError, TypeError, Arithmetic
 _QUOTES = "if text is meant, put it in quotes"
 _QUOTED_TEXT = re.compile(r"(undefined alias|for the tag) '[^']*'")
 """Parts of PyYAML's texts that repeat the value; a key that starts with `*` or `!` must not be printed."""
-
-
-@dataclass(frozen=True)
-class Layer:
-    """Values of one place (a file, env.yaml, the command line) with the origin of each."""
-
-    name: str
-    values: dict[str, Any] = field(default_factory=dict)
-    origins: dict[Any, OriginTree] = field(default_factory=dict)
 
 
 def display(path: Path, cwd: Path) -> str:

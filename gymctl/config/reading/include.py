@@ -12,8 +12,9 @@ from pathlib import Path
 
 from gymctl.config.names import suggestion
 from gymctl.config.problems import Problems
-from gymctl.config.reading.files import Layer, display, read
+from gymctl.config.reading.files import display, read
 from gymctl.config.reading.roots import SearchRoots, is_folder
+from gymctl.config.tree.layers import Layer
 from gymctl.config.tree.origins import Origins
 from gymctl.errors import ConfigPathNotFoundError, MalformedConfigPathsError
 

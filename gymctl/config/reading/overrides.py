@@ -14,8 +14,8 @@ from typing import Any
 from gymctl.config.model import Origin
 from gymctl.config.problems import Problems
 from gymctl.config.reading import grammar
-from gymctl.config.reading.files import Layer
 from gymctl.config.reading.text import literal
+from gymctl.config.tree.layers import Layer
 from gymctl.config.tree.origins import OriginTree, uniform
 from gymctl.errors import ConfigError, UsageError
 

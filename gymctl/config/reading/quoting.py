@@ -6,6 +6,7 @@ import re
 import shlex
 
 from gymctl.config.model import Origin
+from gymctl.config.reading.grammar import quoted
 from gymctl.config.tree.origins import Path, dotted
 
 _WORDS = frozenset({"yes", "no", "on", "off"})
@@ -50,8 +51,6 @@ def quote_hint(path: Path, value: object, origin: Origin | None, *, is_hidden: b
 def _quoted_token(path: Path, written: str, origin: Origin) -> str:
     if origin.source.lstrip("+") != dotted(path):
         return "put quotes around it"
-    from gymctl.config.reading.grammar import quoted
-
     return f"for text, quote it twice: {shlex.quote(f'{origin.source}={quoted(written)}')}"
 
 

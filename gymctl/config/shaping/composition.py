@@ -14,9 +14,10 @@ from typing import Any
 
 from gymctl.config.checks import pairing
 from gymctl.config.model import Origin, Write
-from gymctl.config.reading.files import Layer
-from gymctl.config.shaping import agents, held, renames, routing
-from gymctl.config.shaping.agents import AGENTS, Agent
+from gymctl.config.shaping import held, renames, routing
+from gymctl.config.tree import agents
+from gymctl.config.tree.agents import AGENTS, Agent
+from gymctl.config.tree.layers import Layer
 from gymctl.config.tree.origins import DEFAULT, Origins, OriginTree, Path, below, dotted, through
 from gymctl.errors import AgentCompositionError
 

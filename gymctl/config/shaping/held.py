@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gymctl.config.names import suggestion
-from gymctl.config.reading.files import Layer
-from gymctl.config.shaping import agents
-from gymctl.config.shaping.agents import AGENTS
+from gymctl.config.tree import agents
+from gymctl.config.tree.agents import AGENTS
+from gymctl.config.tree.layers import Layer
 from gymctl.config.tree.merge import clash, merge
 from gymctl.config.tree.origins import Origins, OriginTree, Path, below, dotted
 from gymctl.errors import UnsupportedAgentOverrideError

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from gymctl.config.model import Origin, Write
-from gymctl.config.shaping.agents import AGENTS
 from gymctl.config.shaping.building import Applied
 from gymctl.config.shaping.directives import Directive
+from gymctl.config.tree.agents import AGENTS
 from gymctl.config.tree.origins import Origins, OriginTree, Path, dotted
 from gymctl.errors import AmbiguousAgentRenameError
 

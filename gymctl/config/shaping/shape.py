@@ -8,12 +8,12 @@ from typing import Any
 
 from gymctl.config.model import Write
 from gymctl.config.problems import Problems
-from gymctl.config.reading.files import Layer
 from gymctl.config.shaping import aliases, building, composition, directives, held, renames
 from gymctl.config.shaping.composition import Asked
+from gymctl.config.shaping.writers import Changes
+from gymctl.config.tree.layers import Layer
 from gymctl.config.tree.merge import merge
 from gymctl.config.tree.origins import Origins, Path
-from gymctl.config.tree.writers import Changes
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from gymctl.config.model import Origin
-from gymctl.config.reading.files import Layer
 from gymctl.config.shaping import directives
+from gymctl.config.tree.layers import Layer
 from gymctl.config.tree.origins import MISSING, OriginTree, leaves, uniform
 
 MODELS = "responses_api_models"

@@ -1,1 +1,1 @@
-"""What is told about a configuration: who wrote a value, what is wrong, what differs."""
+"""What is told about a configuration: who wrote a value, what is wrong or doubtful, what differs."""

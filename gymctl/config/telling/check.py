@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gymctl.config.checks import evaluation, notices
+from gymctl.config.checks import evaluation
 from gymctl.config.load import Selection, load
 from gymctl.config.model import Config, Write
 from gymctl.config.problems import Problems
+from gymctl.config.telling import notices
 from gymctl.config.telling.explain import masked, secrets_said
 from gymctl.config.tree.masking import redact
 from gymctl.errors import ConfigError, GymctlError

@@ -1,1 +1,1 @@
-"""The merged tree: who wrote what, what references lead to, what may be shown of it."""
+"""The merged tree: who wrote what, what references lead to, its agents, what may be shown of it."""

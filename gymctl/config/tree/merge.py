@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gymctl.config.reading.files import Layer
+from gymctl.config.tree.layers import Layer
 from gymctl.config.tree.lookup import Lookup, Unresolved, is_plain, is_scalar
 from gymctl.config.tree.masking import is_secret, redact
 from gymctl.config.tree.origins import MISSING, REST, Origins, OriginTree, Path, below, dotted, leaves

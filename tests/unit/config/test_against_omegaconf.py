@@ -13,8 +13,8 @@ from omegaconf.errors import InterpolationToMissingValueError, OmegaConfBaseExce
 
 from gymctl.config.model import Origin
 from gymctl.config.problems import Problems
-from gymctl.config.reading.files import Layer
 from gymctl.config.tree import interpolation
+from gymctl.config.tree.layers import Layer
 from gymctl.config.tree.lookup import Circle, Lookup, Unresolved
 from gymctl.config.tree.merge import merge
 from gymctl.config.tree.origins import Origins, leaves, uniform

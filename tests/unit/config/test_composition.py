@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gymctl.config.model import Config
-from gymctl.config.shaping.agents import composed_id, relay_id
 from gymctl.config.telling.explain import explain
+from gymctl.config.tree.agents import composed_id, relay_id
 from gymctl.errors import (
     AgentCompositionError,
     ConfigMissingValuesError,

@@ -154,7 +154,7 @@ def test_a_mandatory_source_is_reported_as_missing(bench) -> None:
 @settings(deadline=None)
 @given(MAPPINGS, st.dictionaries(NAMES, TREES, max_size=3))
 def test_siblings_win_over_the_source_and_nothing_else_changes(source: dict, siblings: dict) -> None:
-    from gymctl.config.reading.files import Layer
+    from gymctl.config.tree.layers import Layer
     from gymctl.config.tree.merge import merge
 
     layers = [Layer(name, value, tree_of(value)) for name, value in (("a", source), ("b", siblings))]

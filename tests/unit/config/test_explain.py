@@ -9,11 +9,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gymctl.config.model import Config, Origin
-from gymctl.config.reading.files import Layer
+from gymctl.config.shaping.writers import Writers
 from gymctl.config.telling.explain import explain
+from gymctl.config.tree.layers import Layer
 from gymctl.config.tree.merge import merge
 from gymctl.config.tree.origins import dotted, leaves, uniform
-from gymctl.config.tree.writers import Writers
 from gymctl.errors import ConfigError, UsageError
 
 KEYS = st.sampled_from("abc")

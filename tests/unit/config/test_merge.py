@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from gymctl.config.model import Origin
-from gymctl.config.reading.files import Layer
+from gymctl.config.tree.layers import Layer
 from gymctl.config.tree.merge import merge
 from gymctl.config.tree.origins import leaves, uniform
 from gymctl.errors import ConfigError

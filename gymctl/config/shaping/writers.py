@@ -8,9 +8,9 @@ from functools import cached_property
 from typing import Any
 
 from gymctl.config.model import Origin, Write
-from gymctl.config.reading.files import Layer
 from gymctl.config.shaping.composition import Swap
 from gymctl.config.shaping.directives import VALUE, Directive
+from gymctl.config.tree.layers import Layer
 from gymctl.config.tree.origins import DEFAULT, MISSING, OriginTree, Path, dotted, leaves
 
 _COMMAND_LINE = Origin("command line")
