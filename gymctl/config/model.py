@@ -100,6 +100,11 @@ class ServerBlock:
     is_generated: bool = False
     """A relay made for an agent that no environment server fronts (CONTRACT 1.17)."""
 
+    @property
+    def path(self) -> tuple[str, ServerKind, str]:
+        """Where `settings` stand in the document."""
+        return self.name, self.kind, self.implementation
+
 
 class GlobalSettings(BaseModel):
     """The top-level keys of CONTRACT 1.14 that the host acts on, with their defaults."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 def close(name: str, known: Iterable[str]) -> list[str]:
@@ -11,12 +11,16 @@ def close(name: str, known: Iterable[str]) -> list[str]:
     return difflib.get_close_matches(name, sorted(set(known)), n=3, cutoff=0.6)
 
 
+def did_you_mean(near: Sequence[str]) -> str | None:
+    """`did you mean `a` or `b`?`; nothing when there is no near name."""
+    return f"did you mean {' or '.join(f'`{name}`' for name in near)}?" if near else None
+
+
 def suggestion(name: str, known: Iterable[str], *, noun: str = "known") -> str | None:
     """`did you mean `a` or `b`?`, else the sorted names, else nothing."""
     names = sorted(set(known))
-    near = close(name, names)
-    if near:
-        return f"did you mean {' or '.join(f'`{candidate}`' for candidate in near)}?"
+    if near := close(name, names):
+        return did_you_mean(near)
     if not names:
         return None
     shown = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")

@@ -14,8 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, 
 
 from gymctl.config.model import Origin
 from gymctl.config.problems import Problems
-from gymctl.config.tree.origins import DEFAULT as DEFAULT_ORIGIN
-from gymctl.config.tree.origins import dotted
+from gymctl.config.tree.origins import dotted, place_of
 from gymctl.errors import ConfigError
 
 DEFAULT = "_default"
@@ -168,7 +167,7 @@ class Written:
         """`file:line` or the flag; of a key that was not written: of the one above it."""
         if key == f"agent_map.{DEFAULT}" and self.settings.agent_name is not None:
             key = "agent_name"
-        return where(self.origins, key)
+        return place_of(self.origins, key)
 
 
 def read(document: Mapping[str, Any], origins: Mapping[str, Origin], flags: Sequence[Flag] = ()) -> Written:
@@ -187,18 +186,6 @@ def problems(document: Mapping[str, Any], origins: Mapping[str, Origin]) -> Iter
     return _problems(raw, places)
 
 
-def where(origins: Mapping[str, Origin], key: str) -> str | None:
-    """The place of a key, else of what is below it, else of the key above it; None for what nobody wrote."""
-    while key:
-        below = (f"{key}.", f"{key}[")
-        named = (place for name, place in origins.items() if name == key or name.startswith(below))
-        found = next((place for place in named if place != DEFAULT_ORIGIN), None)
-        if found is not None:
-            return found.place
-        key = key.rpartition("[" if key.endswith("]") else ".")[0]
-    return None
-
-
 def _laid_over(
     document: Mapping[str, Any], origins: Mapping[str, Origin], flags: Sequence[Flag]
 ) -> tuple[dict[str, Any], dict[str, Origin], list[str]]:
@@ -209,7 +196,7 @@ def _laid_over(
     if _is_zero(raw.get("limit")):
         del raw["limit"]
         if not any(flag.key == "limit" for flag in flags):
-            place = where(places, "limit")
+            place = place_of(places, "limit")
             warnings.append(f"`limit: 0` ({place}) means all rows, as in NeMo Gym; --limit 0 runs none")
     for flag in flags:
         key, _, inner = flag.key.partition(".")
@@ -243,7 +230,7 @@ def _problems(raw: Mapping[str, Any], places: Mapping[str, Origin]) -> Iterator[
         yield ConfigError(
             f"`agent_name` is `{agent}`, but `agent_map.{DEFAULT}` is `{default}`",
             where=at("agent_name"),
-            hint=f"keep one of them; the other is at {where(places, f'agent_map.{DEFAULT}')}",
+            hint=f"keep one of them; the other is at {place_of(places, f'agent_map.{DEFAULT}')}",
         )
     for key, agents in settings.fan_out.items():
         if len(set(agents)) < len(agents) or not agents:
@@ -283,7 +270,7 @@ def _explained(
     key = dotted(path)
     shown = str(value)
     shown = shown if len(shown) <= _LONGEST_VALUE else f"{shown[:_LONGEST_VALUE]}…"
-    return ConfigError(f"`{key}` {rule}, got `{shown}`", where=where(places, key))
+    return ConfigError(f"`{key}` {rule}, got `{shown}`", where=place_of(places, key))
 
 
 _WHOLE_RULE, _NUMBER_RULE = "must be a whole number", "must be a number"

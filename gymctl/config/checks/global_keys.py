@@ -1,7 +1,7 @@
 """The top-level keys that mean something to gymctl or to a server: types, defaults, meaning (CONTRACT 1.14).
 
-One field per key, null is the default. `RESERVED` are those that can never be the id of a server. The keys of
-an evaluation (CONTRACT 9.2) stand elsewhere; the names of directives are no values.
+One field per key, null is the default. The keys of an evaluation (CONTRACT 9.2) stand
+elsewhere; the names of directives are no values.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from numbers import Real
 from pathlib import PurePath
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -118,8 +118,8 @@ class TokenIdCapture(BaseModel):
     )
 
 
-class GlobalKeys(BaseModel):
-    """What stands at the top level of a merged configuration beside the servers."""
+class ReservedKeys(BaseModel):
+    """Top-level keys that can never be the id of a server."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -170,6 +170,10 @@ class GlobalKeys(BaseModel):
         _rule("must be agent, legacy or taskset", lambda value: value in ("agent", "legacy", "taskset")),
     ] = Field("agent", description="How rows find their environment server.")
 
+
+class GlobalKeys(ReservedKeys):
+    """What stands at the top level of a merged configuration beside the servers."""
+
     error_on_almost_servers: Boolean = Field(True, description="A block that is nearly a server is an error.")
     error_on_agent_without_environment_server: Boolean = Field(
         False, description="Do not generate environment servers."
@@ -203,15 +207,11 @@ class GlobalKeys(BaseModel):
     upload_rollouts: Boolean = Field(True, description="Exporters upload rollouts.")
     upload_rollouts_to_wandb: Boolean = Field(None, description="The old name of `upload_rollouts`.")
 
-    last_reserved: ClassVar[str] = "environment_routing_mode"
+
+def _names(keys: type[BaseModel]) -> tuple[str, ...]:
+    return tuple(field.alias or name for name, field in keys.model_fields.items())
 
 
-def _names() -> list[str]:
-    return [field.alias or name for name, field in GlobalKeys.model_fields.items()]
-
-
-NAMES = tuple(_names())
-RESERVED = frozenset(
-    (*NAMES[: NAMES.index(GlobalKeys.last_reserved) + 1], "_inherit_from", "_copy"),
-)
+NAMES = _names(GlobalKeys)
+RESERVED = frozenset((*_names(ReservedKeys), "_inherit_from", "_copy"))
 """Never the id of a server."""

@@ -19,17 +19,17 @@ from gymctl.config.tree.origins import MISSING, Origins, Path, dotted
 from gymctl.contract.part import Pool
 from gymctl.errors import ConfigError
 
-PORT_RANGE = (10001, 20000)
-_DEFAULTS: Mapping[str, bool | int] = {
-    "use_absolute_ip": False,
-    "port_range_low": PORT_RANGE[0],
-    "port_range_high": PORT_RANGE[1],
-    "allow_openai_version_skew": False,
-    "skip_venv_if_present": False,
-    "dry_run": False,
-    "server_spinup_timeout_seconds": 600,
-    "model_endpoint_readiness_timeout_seconds": 600,
-}
+_FILLED_IN = (
+    "use_absolute_ip",
+    "port_range_low",
+    "port_range_high",
+    "allow_openai_version_skew",
+    "skip_venv_if_present",
+    "dry_run",
+    "server_spinup_timeout_seconds",
+    "model_endpoint_readiness_timeout_seconds",
+)
+"""Keys whose defaults foreign servers look for in the configuration itself."""
 _FOLDERS = {"results_dir": "results", "cache_dir": "cache"}
 
 _POOL = {
@@ -71,14 +71,17 @@ def settings(document: Mapping[str, Any], origins: Origins, problems: Problems) 
 
 
 def port_range(document: Mapping[str, Any]) -> tuple[int, int]:
-    low, high = document.get("port_range_low"), document.get("port_range_high")
-    return (PORT_RANGE[0] if low is None else low, PORT_RANGE[1] if high is None else high)
+    low, high = (
+        GlobalKeys.model_fields[key].default if document.get(key) is None else document[key]
+        for key in ("port_range_low", "port_range_high")
+    )
+    return low, high
 
 
 def fill_defaults(merged: dict[Any, Any], cwd: FilePath) -> None:
     """What foreign servers look up without a default of their own, before `${cache_dir}` is resolved."""
-    for key, value in _DEFAULTS.items():
-        merged.setdefault(key, value)
+    for key in _FILLED_IN:
+        merged.setdefault(key, GlobalKeys.model_fields[key].default)
     for key, default in _FOLDERS.items():
         value = merged.setdefault(key, str(cwd / default))
         is_plain = isinstance(value, str) and value and value != MISSING and not value.startswith("~")

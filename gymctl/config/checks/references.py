@@ -7,9 +7,9 @@ from typing import Any, cast
 
 from gymctl.config.checks.instances import Instance
 from gymctl.config.model import Reference
-from gymctl.config.names import close
+from gymctl.config.names import close, did_you_mean
 from gymctl.config.problems import Problems
-from gymctl.config.tree.origins import Origins, Path, dotted
+from gymctl.config.tree.origins import Origins, Path, children, dotted
 from gymctl.contract.servers import KINDS, ServerKind
 from gymctl.errors import ServerRefNotFoundError
 
@@ -62,8 +62,8 @@ def _described(ref: Reference, known: Mapping[str, ServerKind]) -> str:
 
 def _hint(ref: Reference, known: Mapping[str, ServerKind]) -> str:
     candidates = sorted(name for name, kind in known.items() if kind == ref.kind)
-    if near := _near(ref, known):
-        return f"did you mean {' or '.join(f'`{name}`' for name in near)}?"
+    if near := did_you_mean(_near(ref, known)):
+        return near
     if candidates:
         return f"{ref.kind} in this configuration: {', '.join(candidates)}"
     if ref.kind == "responses_api_models":
@@ -76,13 +76,7 @@ def _near(ref: Reference, known: Mapping[str, ServerKind]) -> list[str]:
 
 
 def _walk(value: object, path: Path, kind: ServerKind) -> Iterator[tuple[Path, Reference]]:
-    if isinstance(value, list):
-        items: Iterable[tuple[str | int, object]] = enumerate(value)
-    elif isinstance(value, dict):
-        items = value.items()
-    else:
-        return
-    for key, child in items:
+    for key, child in children(value):
         here = (*path, key)
         found = _read(child, here, kind)
         if found is not None:

@@ -22,7 +22,7 @@ from gymctl.config.reading.quoting import quote_hint
 from gymctl.config.server_classes.foreign_bases import WITHOUT_EFFECT
 from gymctl.config.server_classes.server_class import ServerClass, ServerClasses
 from gymctl.config.tree.masking import is_secret
-from gymctl.config.tree.origins import Origins, Path, dotted
+from gymctl.config.tree.origins import Origins, Path, children, dotted
 from gymctl.contract.servers import KINDS
 from gymctl.errors import ConfigError
 
@@ -57,16 +57,16 @@ def check(
         allowed = known_keys(block, described)
         for key in block.settings:
             if allowed is not None and key not in allowed:
-                problems.add(_unknown(block, (key,), allowed, origins), *_path(block), key)
+                problems.add(_unknown(block, (key,), allowed, origins), *block.path, key)
         for inside, items in _refused(block, described):
             if not _is_unset(items):
-                problems.add(_wrong(block, inside, items, described, origins), *_path(block), *inside)
+                problems.add(_wrong(block, inside, items, described, origins), *block.path, *inside)
         if described.family != "gymctl" or described.model is None:
             for inside, name in _names_of_references(block.settings, ()):
-                problems.add(_no_name(block, inside, name, origins), *_path(block), *inside)
+                problems.add(_no_name(block, inside, name, origins), *block.path, *inside)
         for key in sorted(WITHOUT_EFFECT.get(block.kind, frozenset()) - described.keys):
             if block.settings.get(key) and described.family == "gymctl":
-                place = origins.where(*_path(block), key)
+                place = origins.where(*block.path, key)
                 problems.warn(
                     f"`{block.name}.{key}` has no effect: {block.implementation} does not read it ({place})"
                 )
@@ -82,7 +82,7 @@ def unset(blocks: Iterable[ServerBlock], origins: Origins, classes: ServerClasse
             if _is_unset(items):
                 yield ConfigError(
                     f"`{block.name}`: `{dotted(inside)}` is required and not set",
-                    where=origins.where(*_path(block), *inside) or origins.where(*_path(block)),
+                    where=origins.where(*block.path, *inside) or origins.where(*block.path),
                 )
 
 
@@ -92,13 +92,12 @@ def _names_of_references(value: object, path: Path) -> Iterator[tuple[Path, obje
         if not isinstance(value["name"], str):
             yield (*path, "name"), value["name"]
         return
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, child in items:
+    for key, child in children(value):
         yield from _names_of_references(child, (*path, key))
 
 
 def _no_name(block: ServerBlock, inside: Path, name: object, origins: Origins) -> ConfigError:
-    path = (*_path(block), *inside)
+    path = (*block.path, *inside)
     return ConfigError(
         f"`{block.name}`: `{dotted(inside)}` must be text, got {_shown(name)}",
         where=origins.where(*path),
@@ -117,12 +116,8 @@ def known_keys(block: ServerBlock, described: ServerClass) -> frozenset[str] | N
     return None
 
 
-def _path(block: ServerBlock) -> tuple[str, str, str]:
-    return block.name, block.kind, block.implementation
-
-
 def _unknown(block: ServerBlock, inside: Path, allowed: Iterable[str], origins: Origins) -> ConfigError:
-    path = (*_path(block), *inside)
+    path = (*block.path, *inside)
     return ConfigError(
         f"`{block.name}`: {block.implementation} does not know `{dotted(inside)}`",
         where=origins.where(*path),
@@ -179,7 +174,7 @@ def _wrong(
 ) -> ConfigError:
     if items[0]["type"] == "extra_forbidden":
         return _unknown(block, inside, _keys_at(described.model, inside[:-1]), origins)
-    path = (*_path(block), *inside)
+    path = (*block.path, *inside)
     expected = " or ".join(dict.fromkeys(_expected(item) for item in items))
     value = items[0]["input"]
     is_hidden = any(is_secret(step) for step in inside)
@@ -187,7 +182,7 @@ def _wrong(
     origin = origins.find(*path)
     return ConfigError(
         f"`{block.name}`: `{dotted(inside)}` must be {expected}{found}",
-        where=origins.where(*_path(block)) if origin is None else origin.place,
+        where=origins.where(*block.path) if origin is None else origin.place,
         hint=_hint(items, value, origin, path, is_hidden=is_hidden),
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gymctl.config.problems import Problems
-from gymctl.config.tree.origins import Origins, Path, dotted
+from gymctl.config.tree.origins import Origins, Path, children, dotted
 from gymctl.errors import ConfigError
 
 _REFERENCE_START = re.compile(r"(\\*)\$\{")
@@ -37,17 +37,13 @@ def check(document: Mapping[str, Any], origins: Origins, problems: Problems) -> 
 
 
 def _broken(value: object, path: Path) -> Iterator[Path]:
-    if isinstance(value, Mapping):
-        for key, child in value.items():
-            here = (*path, key)
-            if isinstance(key, str) and not _is_text(key):
-                yield here
-            yield from _broken(child, here)
-    elif isinstance(value, list):
-        for index, child in enumerate(value):
-            yield from _broken(child, (*path, index))
-    elif isinstance(value, str) and not _is_text(value):
+    if isinstance(value, str) and not _is_text(value):
         yield path
+    for key, child in children(value):
+        here = (*path, key)
+        if isinstance(key, str) and not _is_text(key):
+            yield here
+        yield from _broken(child, here)
 
 
 def _is_text(value: str) -> bool:

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gymctl.config.names import close
+from gymctl.config.names import close, did_you_mean
 from gymctl.config.shaping.directives import DELETE, KEYS, LOOKS_LIKE, VALUE, Directive, find
-from gymctl.config.tree.merge import clash
-from gymctl.config.tree.origins import MISSING, Origins, OriginTree, Path, below, dotted, through
+from gymctl.config.tree.merge import clash, copied
+from gymctl.config.tree.origins import MISSING, Origins, OriginTree, Path, below, children, dotted, through
 from gymctl.errors import ConfigError
 
 
@@ -116,7 +116,7 @@ class _Build:
         tree: OriginTree = self._tree
         for step in directive.source:
             value, tree = value[step], below(tree, step)
-        return _cloned(value), through(tree, directive.origin)
+        return copied(value), through(tree, directive.origin)
 
     def _overlaid(
         self, directive: Directive, values: dict[Any, Any], origins: dict[Any, OriginTree]
@@ -178,7 +178,7 @@ class _Build:
             f"`{dotted((*path, DELETE))}` names {', '.join(f'`{name}`' for name in names)},"
             " which is not there to delete",
             where=self._origins.where(*path, DELETE),
-            hint=f"did you mean `{near[0]}`?" if near else None,
+            hint=did_you_mean(near[:1]),
         )
 
 
@@ -201,16 +201,9 @@ def _drop(values: dict[Any, Any], origins: dict[Any, OriginTree], name: str) -> 
     return False
 
 
-def _cloned(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _cloned(child) for key, child in value.items()}
-    return [_cloned(child) for child in value] if isinstance(value, list) else value
-
-
 def _refuse_leftovers(node: Any, path: Path, origins: Origins) -> None:
     """What was brought in is not scanned again: a directive inside it would silently be lost."""
-    items = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
-    for key, value in items:
+    for key, value in children(node):
         here = (*path, key)
         is_text = isinstance(value, str) and LOOKS_LIKE.search(value) is not None
         is_directive = key == DELETE or (key in KEYS and path)

@@ -18,7 +18,7 @@ from gymctl.config.shaping import held, renames, routing
 from gymctl.config.tree import agents
 from gymctl.config.tree.agents import AGENTS, Agent
 from gymctl.config.tree.layers import Layer
-from gymctl.config.tree.origins import DEFAULT, Origins, OriginTree, Path, below, dotted, through
+from gymctl.config.tree.origins import DEFAULT, Origins, OriginTree, Path, at, below, dotted, through
 from gymctl.errors import AgentCompositionError
 
 CARRIED = ("resources_server", "model_server", "datasets")
@@ -179,7 +179,7 @@ def _replace(
     by_old = {swap.old[0]: swap for swap in swaps}
     source = swaps[0].source
     blocks, trees = dict(document), dict(tree)
-    template, template_tree = blocks[source[0]][AGENTS][source[2]], _at(trees, source)
+    template, template_tree = blocks[source[0]][AGENTS][source[2]], at(trees, source)
     document.clear()
     tree.clear()
     problems: list[held.Problem] = []
@@ -213,14 +213,8 @@ def _bound(
     for key in CARRIED:
         if key in swap.carried:
             settings[key] = old[key]
-            branch[key] = through(_at(old_tree, (*swap.old[1:], key)), swap.origin)
+            branch[key] = through(at(old_tree, (*swap.old[1:], key)), swap.origin)
     return settings, branch
-
-
-def _at(tree: OriginTree, path: Path) -> OriginTree:
-    for step in path:
-        tree = below(tree, step)
-    return tree
 
 
 def _drop_fronts(

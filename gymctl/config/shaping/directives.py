@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from gymctl.config.model import Origin
-from gymctl.config.names import close
-from gymctl.config.tree.origins import DEFAULT, MISSING, Origins, Path, dotted
+from gymctl.config.names import close, did_you_mean
+from gymctl.config.tree.origins import DEFAULT, MISSING, Origins, Path, children, dotted
 from gymctl.errors import ConfigError, InheritPathNotFoundError
 
 Kind = Literal["inherit_from", "copy"]
@@ -70,8 +70,7 @@ def find(frozen: dict[Any, Any], node: Any, path: Path, origins: Origins) -> Ite
                 )
             said = f"{key}: {node[key].strip()}"
             yield _directive(frozen, path, KEYS[key], node[key].strip(), said, origin, is_key=True)
-    items = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
-    for key, child in items:
+    for key, child in children(node):
         if key not in KEYS:
             yield from find(frozen, child, (*path, key), origins)
 
@@ -153,5 +152,5 @@ def _not_found(
     return InheritPathNotFoundError(
         f"`{dotted(target)}` {verb} `{wanted}`, which the configuration does not define{lacking}",
         where=origin.place,
-        hint=f"did you mean {' or '.join(f'`{name}`' for name in near)}?" if near else None,
+        hint=did_you_mean(near),
     )

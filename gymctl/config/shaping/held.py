@@ -10,7 +10,7 @@ from gymctl.config.tree import agents
 from gymctl.config.tree.agents import AGENTS
 from gymctl.config.tree.layers import Layer
 from gymctl.config.tree.merge import clash, merge
-from gymctl.config.tree.origins import Origins, OriginTree, Path, below, dotted
+from gymctl.config.tree.origins import Origins, OriginTree, Path, at, below, dotted
 from gymctl.errors import UnsupportedAgentOverrideError
 
 EVERY_SERVER = ("host", "port", "num_workers")
@@ -44,7 +44,7 @@ def apply(
             if chosen != implementation or not isinstance(settings, dict):
                 yield _refused(origins, here, f"the composed agent is `{AGENTS}.{implementation}`")
                 continue
-            yield from _overlay(block, tree, settings, _at(held.origins, here), here, origins)
+            yield from _overlay(block, tree, settings, at(held.origins, here), here, origins)
 
 
 def left_over(held: Layer, composed: Sequence[str]) -> Iterator[Problem]:
@@ -130,9 +130,3 @@ def _overlay(
 
 def _refused(origins: Origins, path: Path, why: str) -> Problem:
     return f"`{dotted(path)}`: {why}", origins.where(*path)
-
-
-def _at(tree: Any, path: Path) -> Any:
-    for step in path:
-        tree = tree[step]
-    return tree

@@ -11,7 +11,7 @@ from gymctl.config.model import Origin, Write
 from gymctl.config.shaping.composition import Swap
 from gymctl.config.shaping.directives import VALUE, Directive
 from gymctl.config.tree.layers import Layer
-from gymctl.config.tree.origins import DEFAULT, MISSING, OriginTree, Path, dotted, leaves
+from gymctl.config.tree.origins import DEFAULT, MISSING, OriginTree, Path, below, dotted, first, leaves
 
 _COMMAND_LINE = Origin("command line")
 
@@ -101,8 +101,8 @@ class Writers(Mapping[str, tuple[Write, ...]]):
         for layer in self._layers:
             listed = layer.values.get("config_paths")
             if isinstance(listed, list) and value in listed:
-                origin = _step(layer.origins["config_paths"], listed.index(value))
-                return (Write(_origin(origin), value, dotted(path), "value"),)
+                origin = below(layer.origins["config_paths"], listed.index(value))
+                return (Write(first(origin) or DEFAULT, value, dotted(path), "value"),)
         return (Write(_COMMAND_LINE, value, dotted(path), "value"),)
 
 
@@ -145,23 +145,9 @@ def _in_layer(layer: Layer, path: Path) -> tuple[int, Write] | None:
                 return None
         elif not isinstance(value, list) or not isinstance(step, int) or step >= len(value):
             break
-        value, tree = value[step], _step(tree, step)
+        value, tree = value[step], below(tree, step)
     else:
         depth = len(path)
     if isinstance(value, str) and VALUE.fullmatch(value):
         return None  # a directive: told with what it brings
-    return depth, Write(_origin(tree), value, dotted(path[:depth]), "value")
-
-
-def _step(tree: OriginTree, step: Any) -> OriginTree:
-    return tree if isinstance(tree, Origin) else tree[step]
-
-
-def _origin(tree: OriginTree) -> Origin:
-    """The place of a value; of a mapping or list: of its first leaf."""
-    while not isinstance(tree, Origin):
-        children = list(tree.values()) if isinstance(tree, dict) else tree
-        if not children:
-            return DEFAULT
-        tree = children[0]
-    return tree
+    return depth, Write(first(tree) or DEFAULT, value, dotted(path[:depth]), "value")

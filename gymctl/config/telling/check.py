@@ -19,6 +19,7 @@ from gymctl.config.problems import Problems
 from gymctl.config.telling import notices
 from gymctl.config.telling.explain import masked, secrets_said
 from gymctl.config.tree.masking import redact
+from gymctl.config.tree.origins import MISSING
 from gymctl.errors import ConfigError, GymctlError
 
 
@@ -84,5 +85,5 @@ def _is_overruled(write: Write, winner: Write, config: Config) -> bool:
         and loser in config.includes
         and loser not in config.includes[winner.origin.source]
         and write.said != winner.said
-        and write.said != "???"
+        and write.said != MISSING
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gymctl.config.model import Config, Write
-from gymctl.config.names import close
+from gymctl.config.names import close, did_you_mean
 from gymctl.config.tree.masking import is_reference, is_secret, mask, secrets_of
 from gymctl.config.tree.origins import dotted, leaves
 from gymctl.errors import UsageError
@@ -127,7 +127,7 @@ def _unknown(config: Config, key: str) -> UsageError:
     return UsageError(
         f"`{key}` is not in the configuration",
         where=key,
-        hint=f"did you mean {' or '.join(f'`{name}`' for name in near)}?" if near else None,
+        hint=did_you_mean(near),
     )
 
 

@@ -14,12 +14,12 @@ from typing import Any
 from gymctl.config.checks.block_keys import GENERIC, GenericBlock
 from gymctl.config.checks.evaluation import EvaluationSettings
 from gymctl.config.checks.global_keys import NAMES, GlobalKeys
-from gymctl.config.model import Config, ServerBlock
+from gymctl.config.model import Config
 from gymctl.config.names import suggestion
 from gymctl.config.reading.quoting import surprise
 from gymctl.config.server_classes.server_class import ServerClasses
 from gymctl.config.tree.masking import is_secret
-from gymctl.config.tree.origins import Path, dotted, leaves
+from gymctl.config.tree.origins import Path, dotted, leaves, place_of
 from gymctl.contract.servers import KINDS
 
 _NEAR = 0.85
@@ -48,7 +48,7 @@ def _foreign_keys(config: Config, classes: ServerClasses) -> Iterator[str]:
                 near = suggestion(str(key), allowed, noun="declared")
                 yield (
                     f"`{block.name}`: the config class of {block.implementation} does not declare `{key}`"
-                    f"{_place(config, (*_path(block), key))}; {near}"
+                    f"{_place(config, (*block.path, key))}; {near}"
                 )
 
 
@@ -120,15 +120,7 @@ def _texts(config: Config) -> Iterable[str]:
         yield from (write.said for write in writes if isinstance(write.said, str) and "${" in write.said)
 
 
-def _path(block: ServerBlock) -> Path:
-    return block.name, block.kind, block.implementation
-
-
 def _place(config: Config, path: Path) -> str:
     """` (file:line)` of a value or of the first one below it."""
-    key = dotted(path)
-    exact = config.origins.get(key)
-    if exact is None:
-        below = (f"{key}.", f"{key}[")
-        exact = next((origin for name, origin in config.origins.items() if name.startswith(below)), None)
-    return "" if exact is None else f" ({exact})"
+    place = place_of(config.origins, dotted(path))
+    return "" if place is None else f" ({place})"

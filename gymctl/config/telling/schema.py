@@ -21,7 +21,6 @@ from gymctl.config.server_classes.server_class import GIVEN, ServerClass, read
 from gymctl.contract.servers import KINDS, ServerKind
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-DIRECTIVES = ("_inherit_from", "_copy", "_delete_key")
 _EXPRESSION = {"$ref": "#/$defs/expression"}
 _NOTES = ("description", "default", "deprecated", "examples")
 """What stays on the value itself when its type becomes one of several."""
@@ -96,7 +95,7 @@ def _level_two(implementations: Schema) -> Schema:
         "type": "object",
         "properties": {**implementations, **_directives()},
         "additionalProperties": _value(_ref("block")),
-        "anyOf": [{"maxProperties": 1}, *({"required": [name]} for name in DIRECTIVES)],
+        "anyOf": [{"maxProperties": 1}, *({"required": [name]} for name in _directives())],
     }
 
 

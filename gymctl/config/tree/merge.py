@@ -14,7 +14,7 @@ from typing import Any
 from gymctl.config.tree.layers import Layer
 from gymctl.config.tree.lookup import Lookup, Unresolved, is_plain, is_scalar
 from gymctl.config.tree.masking import is_secret, redact
-from gymctl.config.tree.origins import MISSING, REST, Origins, OriginTree, Path, below, dotted, leaves
+from gymctl.config.tree.origins import MISSING, REST, Origins, OriginTree, Path, below, dotted, first, leaves
 from gymctl.errors import ConfigError, ConfigInterpolationError
 
 
@@ -88,13 +88,13 @@ def clash(path: Path, before: Any, writer: OriginTree, after: Any, origin: Origi
 
     def described(value: Any, tree: OriginTree) -> str:
         kind = "a mapping" if isinstance(value, dict) else "a list"
-        place = Origins({"": tree}).where("")
-        return f"{kind} in {place}" if place else kind
+        origin = first(tree)
+        return kind if origin is None else f"{kind} in {origin.place}"
 
     return ConfigError(
         f"`{dotted(path)}` is {described(before, writer)} and {described(after, origin)};"
         " the two cannot be merged",
-        where=Origins({"": origin}).where(""),
+        where=None if (later := first(origin)) is None else later.place,
     )
 
 

@@ -6,7 +6,7 @@ keep no origin of their own; nobody needs to find them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -48,6 +48,29 @@ def below(tree: OriginTree, step: object) -> OriginTree:
     if isinstance(tree, list):
         return tree[step] if isinstance(step, int) and step < len(tree) else DEFAULT
     return tree[step] if step in tree else tree.get(REST, DEFAULT)
+
+
+def at(tree: OriginTree, path: Iterable[object]) -> OriginTree:
+    """The origins at the end of `path`."""
+    for step in path:
+        tree = below(tree, step)
+    return tree
+
+
+def first(tree: OriginTree) -> Origin | None:
+    """The place of a value; of a mapping or list: of its first leaf. None when it has none."""
+    if isinstance(tree, Origin):
+        return tree
+    children = tree.values() if isinstance(tree, dict) else tree
+    return next((origin for child in children if (origin := first(child)) is not None), None)
+
+
+def children(value: object) -> Iterator[tuple[Any, Any]]:
+    """Keys and values of a mapping, indices and values of a list, nothing of a scalar."""
+    if isinstance(value, Mapping):
+        yield from value.items()
+    elif isinstance(value, list):
+        yield from enumerate(value)
 
 
 def through(tree: OriginTree, place: Origin) -> OriginTree:
@@ -92,7 +115,7 @@ class Origins:
             except (KeyError, IndexError, TypeError):
                 rest = node.get(REST) if isinstance(node, dict) else None
                 return rest if isinstance(rest, Origin) else None
-        return _first(node)
+        return first(node)
 
     def where(self, *path: object) -> str | None:
         """`file:line:column` for an error, or None when only gymctl itself wrote the value."""
@@ -102,6 +125,21 @@ class Origins:
     def flat(self, document: Mapping[str, Any]) -> Mapping[str, Origin]:
         """Last writer of each leaf, by dotted key. What no layer wrote is a default."""
         return _Flat(self, document)
+
+
+def place_of(origins: Mapping[str, Origin], key: str) -> str | None:
+    """By dotted key: the place of a value, else of what is below it, else of the key above it.
+
+    None for what nobody wrote.
+    """
+    while key:
+        below = (f"{key}.", f"{key}[")
+        named = (place for name, place in origins.items() if name == key or name.startswith(below))
+        found = next((place for place in named if place != DEFAULT), None)
+        if found is not None:
+            return found.place
+        key = key.rpartition("[" if key.endswith("]") else ".")[0]
+    return None
 
 
 class _Flat(Mapping[str, Origin]):
@@ -123,10 +161,3 @@ class _Flat(Mapping[str, Origin]):
 
     def __len__(self) -> int:
         return len(self._by_key)
-
-
-def _first(node: OriginTree) -> Origin | None:
-    if isinstance(node, Origin):
-        return node
-    children = node.values() if isinstance(node, dict) else node
-    return next((origin for child in children if (origin := _first(child)) is not None), None)

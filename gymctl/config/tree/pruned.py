@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from gymctl.config.tree.origins import Path
+from gymctl.config.tree.origins import Path, children
 
 _NODE = re.compile(r"\$\{\s*(\.*)([\w$.\[\]-]+)\s*\}", re.ASCII)
 _VARIABLE = re.compile(r"\$\{\s*oc\.env\s*:[^${}]*\}")
@@ -81,11 +81,10 @@ def _reach(document: dict[Any, Any], target: Path) -> tuple[Path, Any]:
 
 
 def _texts(node: Any, path: Path) -> Iterator[tuple[Path, str]]:
-    if isinstance(node, (dict, list)):
-        for key, child in node.items() if isinstance(node, dict) else enumerate(node):
-            yield from _texts(child, (*path, key))
-    elif isinstance(node, str) and "${" in node:
+    if isinstance(node, str) and "${" in node:
         yield path, node
+    for key, child in children(node):
+        yield from _texts(child, (*path, key))
 
 
 def _put(tree: dict[Any, Any], document: Any, path: Path, *, is_whole: bool) -> None:
