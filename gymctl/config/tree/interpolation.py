@@ -157,7 +157,10 @@ class _Resolving:
     def _referred(self, text: str, path: Path) -> Any:
         found = self._lookup.find(path, text)
         if found.at is None:
-            return found.resolved()
+            try:
+                return found.resolved()
+            except RecursionError as error:
+                raise Circle((path,)) from error
         if found.at in self._entered:
             raise Circle(tuple(self._entered[self._entered.index(found.at) :]))
         self._entered.append(found.at)

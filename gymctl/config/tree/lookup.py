@@ -45,7 +45,7 @@ class Found:
         return self._converted(resolve=False)
 
     def resolved(self) -> Any:
-        """An answer of OmegaConf as plain values. Raises ConfigInterpolationError."""
+        """An answer of OmegaConf as plain values. ConfigInterpolationError, or RecursionError in a circle."""
         return self._converted(resolve=True)
 
     def _converted(self, *, resolve: bool) -> Any:
@@ -56,10 +56,11 @@ class Found:
 
         try:
             return OmegaConf.to_container(self.value, resolve=resolve)
-        except (OmegaConfBaseException, RecursionError) as error:
-            raise ConfigInterpolationError(
-                f"the configuration cannot be resolved: {_first_line(error)}"
-            ) from error
+        except OmegaConfBaseException as error:
+            line = _first_line(error)
+            if "RecursionError" in line:
+                raise RecursionError(line) from error
+            raise ConfigInterpolationError(f"the configuration cannot be resolved: {line}") from error
 
 
 class Unresolved(Exception):

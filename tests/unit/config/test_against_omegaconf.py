@@ -167,6 +167,7 @@ def test_a_reference_leads_where_it_leads_in_omegaconf(document: dict[Any, Any])
 @settings(deadline=None, max_examples=100)
 @given(DOCUMENTS)
 @example({"a": {"b": "${..c}"}, "c": {"l": "${a.a}"}})
+@example({"c": [["${...a-b}"]], "a-b": {"b": ["${...c}"]}})
 @example({"a": {"b": "${c}"}, "c": {"l": "${..b}"}, "b": [{"a": "${l}"}], "l": 1})
 def test_a_document_resolves_as_omegaconf_resolves_it(document: dict[Any, Any]) -> None:
     merged, origins = merge([layer("a.yaml", document)])
