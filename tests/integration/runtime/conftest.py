@@ -20,10 +20,17 @@ import pytest
 from gymctl.runtime import keeper
 
 READY = """\
-from gymctl.servers import ResourcesServer, VerifyRequest, VerifyResponse
+from gymctl.servers import ResourcesConfig, ResourcesServer, VerifyRequest, VerifyResponse
+
+
+class TinyConfig(ResourcesConfig):
+    colour: str = "red"
+    judge_api_key: str | None = None
 
 
 class Tiny(ResourcesServer):
+    config: TinyConfig
+
     async def verify(self, request: VerifyRequest) -> VerifyResponse:
         return request.scored(reward=1.0)
 
