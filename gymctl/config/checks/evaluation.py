@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, ValidationError
 
+from gymctl.config.checks.wording import rule
 from gymctl.config.model import Origin
 from gymctl.config.problems import Problems
 from gymctl.config.tree.origins import dotted, place_of
@@ -222,7 +223,7 @@ def _problems(raw: Mapping[str, Any], places: Mapping[str, Origin]) -> Iterator[
         settings = EvaluationSettings.model_validate(raw)
     except ValidationError as errors:
         for error in errors.errors():
-            yield _explained(raw, error["loc"], _rule(error), error["input"], places)
+            yield _explained(raw, error["loc"], rule(error), error["input"], places)
         return
     at: Callable[[str], str | None] = Written(settings, places).where
     default, agent = settings.agent_map.get(DEFAULT), settings.agent_name
@@ -256,7 +257,7 @@ def _not_obeyed(written: Written) -> Iterator[str]:
 
 
 def _explained(
-    raw: Mapping[str, Any], loc: tuple[int | str, ...], rule: str, value: object, places: Mapping[str, Origin]
+    raw: Mapping[str, Any], loc: tuple[int | str, ...], must: str, value: object, places: Mapping[str, Origin]
 ) -> ConfigError:
     """With the key as it was written: `num_repeats: 0` has no `_default` in it."""
     path: list[int | str] = []
@@ -270,34 +271,4 @@ def _explained(
     key = dotted(path)
     shown = str(value)
     shown = shown if len(shown) <= _LONGEST_VALUE else f"{shown[:_LONGEST_VALUE]}…"
-    return ConfigError(f"`{key}` {rule}, got `{shown}`", where=place_of(places, key))
-
-
-_WHOLE_RULE, _NUMBER_RULE = "must be a whole number", "must be a number"
-_RULES = {
-    "int_type": _WHOLE_RULE,
-    "int_parsing": _WHOLE_RULE,
-    "int_from_float": _WHOLE_RULE,
-    "finite_number": _NUMBER_RULE,
-    "float_type": _NUMBER_RULE,
-    "float_parsing": _NUMBER_RULE,
-    "bool_type": "must be true or false",
-    "string_type": "must be text",
-    "string_too_short": "must not be empty",
-    "dict_type": "must be a mapping",
-    "model_type": "must be a mapping",
-    "list_type": "must be a list",
-    "greater_than_equal": "must be at least {ge:g}",
-    "missing": "needs `path`",
-}
-"""What we say for the errors that a validation of these fields can have."""
-
-
-def _rule(error: Any) -> str:
-    context = error.get("ctx", {})
-    if error["type"] == "value_error":
-        return str(context["error"])
-    if error["type"] == "literal_error":
-        return f"must be {context['expected'].replace(chr(39), '')}"
-    text: str = error["msg"]
-    return _RULES.get(error["type"], text[:1].lower() + text[1:]).format(**context)
+    return ConfigError(f"`{key}` {must}, got `{shown}`", where=place_of(places, key))

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from gymctl.config.checks import environments
 from gymctl.config.checks.block_keys import GENERIC
+from gymctl.config.checks.wording import Details, rules
 from gymctl.config.model import Origin, ServerBlock
 from gymctl.config.names import suggestion
 from gymctl.config.problems import Problems
@@ -26,23 +27,6 @@ from gymctl.config.tree.origins import Origins, Path, children, dotted
 from gymctl.contract.servers import KINDS
 from gymctl.errors import ConfigError
 
-Details = Mapping[str, Any]
-"""One entry of pydantic's list of errors."""
-
-_EXPECTED = {
-    "string_type": "text",
-    "int_type": "a whole number",
-    "int_parsing": "a whole number",
-    "int_from_float": "a whole number",
-    "float_type": "a number",
-    "float_parsing": "a number",
-    "bool_type": "true or false",
-    "bool_parsing": "true or false",
-    "list_type": "a list",
-    "dict_type": "a mapping",
-    "model_type": "a mapping",
-    "path_type": "text",
-}
 _WANTS_TEXT = frozenset({"string_type", "literal_error", "path_type"})
 
 
@@ -175,13 +159,12 @@ def _wrong(
     if items[0]["type"] == "extra_forbidden":
         return _unknown(block, inside, _keys_at(described.model, inside[:-1]), origins)
     path = (*block.path, *inside)
-    expected = " or ".join(dict.fromkeys(_expected(item) for item in items))
     value = items[0]["input"]
     is_hidden = any(is_secret(step) for step in inside)
     found = "" if is_hidden else f", got {_shown(value)}"
     origin = origins.find(*path)
     return ConfigError(
-        f"`{block.name}`: `{dotted(inside)}` must be {expected}{found}",
+        f"`{block.name}`: `{dotted(inside)}` {rules(items)}{found}",
         where=origins.where(*block.path) if origin is None else origin.place,
         hint=_hint(items, value, origin, path, is_hidden=is_hidden),
     )
@@ -197,13 +180,6 @@ def _hint(
         return None
     choices = re.findall(r"'([^']*)'", str(items[0].get("ctx", {}).get("expected", "")))
     return suggestion(value, choices, noun="allowed") if choices and not is_hidden else None
-
-
-def _expected(item: Details) -> str:
-    known = _EXPECTED.get(item["type"])
-    if known is not None:
-        return known
-    return re.sub(r"^(Input|Value) should be |^Input should ", "", item["msg"])
 
 
 def _shown(value: object) -> str:

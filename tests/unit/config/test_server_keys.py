@@ -39,6 +39,19 @@ class It(SimpleResourcesServer):
 if __name__ == "__main__":
     It.run_webserver()
 """
+PICKY = """\
+from pydantic import Field
+from gymctl.servers import ResourcesServer, ServerConfig
+class Settings(ServerConfig):
+    label: str = Field(default="ab", min_length=2)
+    scores: list[int] = Field(default=[1], min_length=1)
+    tries: int = Field(default=1, ge=1)
+    level: float = Field(default=0, lt=1)
+    size: int | str = 1
+class Picky(ResourcesServer):
+    config: Settings
+app = Picky.app()
+"""
 
 
 @pytest.fixture
@@ -99,7 +112,7 @@ def test_all_mistakes_are_told_at_once(built_in) -> None:
     [
         ("max_steps: many", "`max_steps` must be a whole number, got 'many'"),
         ("max_steps: 1.5", "`max_steps` must be a whole number, got 1.5"),
-        ("max_steps: 0", "`max_steps` must be greater than or equal to 1, got 0"),
+        ("max_steps: 0", "`max_steps` must be at least 1, got 0"),
         ("execute_tools: maybe", "`execute_tools` must be true or false, got 'maybe'"),
         ("skip_verification_reward: [1]", "`skip_verification_reward` must be a number, got [1]"),
         ("tool_accesses: 5", "`tool_accesses` must be a list, got 5"),
@@ -304,3 +317,23 @@ def test_b09_a_surprise_of_yaml_is_a_warning_of_check(foreign, more, told) -> No
 )
 def test_b09_what_fits_its_field_or_is_quoted_is_no_surprise(foreign, more) -> None:
     assert warnings(foreign, server(more)) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("label: x", "`label` must have at least 2 characters, got 'x'"),
+        ("label: []", "`label` must be text, got []"),
+        ("scores: []", "`scores` must not be empty, got []"),
+        ("tries: 0", "`tries` must be at least 1, got 0"),
+        ("tries: many", "`tries` must be a whole number, got 'many'"),
+        ("level: 2", "`level` must be below 1, got 2"),
+        ("size: [1]", "`size` must be a whole number or text, got [1]"),
+    ],
+)
+def test_what_a_field_wants_is_said_in_plain_words(built_in, line: str, said: str) -> None:
+    built_in.write("resources_servers/picky/app.py", PICKY)
+    built_in.write("resources_servers/picky/requirements.txt", "")
+    block = f"{{entrypoint: app.py, domain: math, {line}}}"
+    built_in.write("more.yaml", f"p:\n  resources_servers:\n    picky: {block}\n")
+    assert refused(built_in, "more.yaml").what == f"`p`: {said}"
