@@ -108,4 +108,12 @@ class GenericBlock(BaseModel):
     )
 
 
-GENERIC = frozenset(GenericBlock.model_fields)
+class AgentBlock(GenericBlock):
+    """The block of an agent; what it is bound to comes from the benchmark, whatever the agent makes of it."""
+
+    resources_server: ServerReference | None = Field(default=None, description="Its tools and verifier.")
+    model_server: ServerReference | None = Field(default=None, description="The model that it asks.")
+
+
+def generic_block(kind: ServerKind) -> type[GenericBlock]:
+    return AgentBlock if kind == "responses_api_agents" else GenericBlock

@@ -14,7 +14,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from gymctl.config.checks import environments
-from gymctl.config.checks.block_keys import GENERIC
+from gymctl.config.checks.block_keys import generic_block
 from gymctl.config.checks.wording import Details, rules
 from gymctl.config.model import Origin, ServerBlock
 from gymctl.config.names import suggestion
@@ -94,7 +94,8 @@ def known_keys(block: ServerBlock, described: ServerClass) -> frozenset[str] | N
     if described.family == "gymctl" and described.is_closed:
         if described.fields.extra == "forbid":
             return described.keys
-        return described.keys | GENERIC | WITHOUT_EFFECT.get(block.kind, frozenset())
+        generic = generic_block(block.kind).model_fields
+        return described.keys | set(generic) | WITHOUT_EFFECT.get(block.kind, frozenset())
     if block.kind == "environment_servers" and block.implementation in environments.ALLOWED:
         return frozenset(environments.ALLOWED[block.implementation])
     return None

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from gymctl.config.checks.block_keys import GENERIC, GenericBlock
+from gymctl.config.checks.block_keys import generic_block
 from gymctl.config.checks.evaluation import EvaluationSettings
 from gymctl.config.checks.global_keys import NAMES, GlobalKeys
 from gymctl.config.model import Config
@@ -42,7 +42,7 @@ def _foreign_keys(config: Config, classes: ServerClasses) -> Iterator[str]:
         described = classes.of(block)
         if block.is_generated or described.family == "gymctl" or not described.is_closed:
             continue
-        allowed = described.keys | GENERIC
+        allowed = described.keys | set(generic_block(block.kind).model_fields)
         for key in block.settings:
             if key not in allowed:
                 near = suggestion(str(key), allowed, noun="declared")
@@ -97,7 +97,7 @@ def _declared(config: Config, path: Path, classes: ServerClasses) -> str:
         return ""
     fields = classes.of(block).fields.fields.values()
     declared = next((item.annotation for item in fields if item.key == path[3]), None)
-    generic = GenericBlock.model_fields.get(str(path[3]))
+    generic = generic_block(block.kind).model_fields.get(str(path[3]))
     return declared or ("" if generic is None else str(generic.annotation))
 
 

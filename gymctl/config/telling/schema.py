@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gymctl.config.checks import folders
-from gymctl.config.checks.block_keys import GenericBlock
+from gymctl.config.checks.block_keys import AgentBlock, GenericBlock
 from gymctl.config.checks.evaluation import EvaluationSettings
 from gymctl.config.checks.global_keys import GlobalKeys
 from gymctl.config.reading.roots import SearchRoots
@@ -37,7 +37,8 @@ def schema(roots: SearchRoots) -> Schema:
             "pattern": r"\$\{|^\?\?\?$",
         }
     }
-    _define(definitions, "block", GenericBlock.model_json_schema(ref_template="#/$defs/block.{model}"))
+    for key, model in (("block", GenericBlock), ("agent_block", AgentBlock)):
+        _define(definitions, key, model.model_json_schema(ref_template=f"#/$defs/{key}.{{model}}"))
     for kind in KINDS:
         implementations = {}
         for name, folder in _servers(roots, kind):
@@ -77,7 +78,7 @@ def _server(definitions: Schema, kind: ServerKind, name: str, described: ServerC
     _define(definitions, key, own.model_json_schema(ref_template=f"#/$defs/{key}.{{model}}"))
     block = definitions[key]
     is_ours = described.family == "gymctl" and described.is_closed
-    generic: Schema = definitions["block"]["properties"]
+    generic: Schema = definitions["agent_block" if kind == "responses_api_agents" else "block"]["properties"]
     properties: Schema = block.setdefault("properties", {})
     if described.fields.extra == "forbid" and is_ours:
         properties |= {each: generic[each] for each in properties if each in generic}

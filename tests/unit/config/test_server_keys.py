@@ -337,3 +337,25 @@ def test_what_a_field_wants_is_said_in_plain_words(built_in, line: str, said: st
     block = f"{{entrypoint: app.py, domain: math, {line}}}"
     built_in.write("more.yaml", f"p:\n  resources_servers:\n    picky: {block}\n")
     assert refused(built_in, "more.yaml").what == f"`p`: {said}"
+
+
+def test_an_agent_may_be_bound_to_a_model_that_its_class_does_not_read(stack) -> None:
+    """`--agent-type` carries the bindings of the agent that it replaces."""
+    folder = stack.folder / "responses_api_agents" / "parrot_agent"
+    folder.mkdir(parents=True)
+    (folder / "requirements.txt").touch()
+    (folder / "app.py").write_text(
+        "from gymctl.servers import AgentConfig, AgentServer\n\n\n"
+        "class ParrotConfig(AgentConfig):\n    answer: str\n\n\n"
+        "class Parrot(AgentServer):\n    config: ParrotConfig\n"
+    )
+    block = (
+        "parrot:\n  responses_api_agents:\n    parrot_agent:\n      entrypoint: app.py\n      answer: hello\n"
+        "      resources_server: {type: resources_servers, name: weather}\n"
+        "      model_server: {type: responses_api_models, name: policy_model}\n"
+    )
+    stack.write("parrot.yaml", block)
+    assert "parrot" in stack.load("model.yaml", "weather.yaml", "parrot.yaml").servers
+    stack.write("parrot.yaml", block.replace("model_server", "modl_server"))
+    with pytest.raises(ConfigError, match="parrot_agent does not know `modl_server`"):
+        stack.load("model.yaml", "weather.yaml", "parrot.yaml")
