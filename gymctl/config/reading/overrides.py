@@ -43,17 +43,18 @@ class Override:
         key, equals, file = token.partition("=")
         name = f"--set-file {key}"
         if not equals or not file or not _KEY.fullmatch(key):
+            # What stands there may be the secret itself, in the place of the file.
             raise UsageError(
-                f"`{key if equals else token}` is no KEY=FILE",
+                f"`{key}=…` is no KEY=FILE" if equals else "a KEY=FILE is needed",
                 where="--set-file",
                 hint="like: --set-file policy_api_key=/run/secrets/key",
             )
         try:
             text = (cwd / file).read_bytes().decode()
         except OSError as error:
-            raise UsageError(f"`{file}` cannot be read: {error.strerror}", where=name) from error
+            raise UsageError(f"the file of `{key}` cannot be read: {error.strerror}", where=name) from error
         except ValueError as error:  # no UTF-8; or a file name that holds a NUL
-            raise UsageError(f"`{file}` is no UTF-8 text", where=name) from error
+            raise UsageError(f"the file of `{key}` is no UTF-8 text", where=name) from error
         return cls.flag(name, key, text.removesuffix("\n").removesuffix("\r"))
 
 

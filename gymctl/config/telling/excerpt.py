@@ -108,18 +108,29 @@ def _take(event: Any, stack: list[_Open], scan: _Scan) -> None:
         elif top is not None:
             _value(event, top, scan)
         else:
-            scan.broken_from = event.start_mark.line  # a document that is one bare text
+            _hide(event, scan)  # a document that is one bare text: perhaps the file of a key
+    elif isinstance(event, yaml.AliasEvent):
+        if not is_key and top is not None and (top.is_header or is_secret(top.key)):
+            _hide(event, scan)  # a key that begins with `*`
     elif isinstance(event, yaml.CollectionStartEvent):
         key = "" if top is None or is_key else top.key
-        inside = top is not None and (top.is_header or is_header(key))
+        inside = top is None and isinstance(
+            event, yaml.SequenceStartEvent
+        )  # no config, perhaps a list of keys
+        if top is not None:
+            inside = top.is_header or is_header(key) or (not top.is_mapping and is_secret(top.key))
         stack.append(_Open(isinstance(event, yaml.MappingStartEvent), key, inside))
 
 
 def _value(event: yaml.ScalarEvent, parent: _Open, scan: _Scan) -> None:
     scan.secrets |= secrets_of({"headers" if parent.is_header else parent.key: event.value})
     if (parent.is_header or is_secret(parent.key)) and not is_reference(event.value) and event.value:
-        start, end = event.start_mark, event.end_mark
-        scan.spans.append(((start.line, start.column), (end.line, end.column)))
+        _hide(event, scan)
+
+
+def _hide(event: Any, scan: _Scan) -> None:
+    start, end = event.start_mark, event.end_mark
+    scan.spans.append(((start.line, start.column), (end.line, end.column)))
 
 
 def _hidden(lines: list[str], row: int, column: int, scan: _Scan, *, is_env: bool) -> tuple[str, int]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from gymctl.config.model import Config, Write
 from gymctl.config.names import close, did_you_mean
-from gymctl.config.tree.masking import is_reference, is_secret, mask, secrets_of
+from gymctl.config.tree.masking import MASK, is_reference, is_secret, mask, secrets_of
 from gymctl.config.tree.origins import dotted, leaves
 from gymctl.errors import UsageError
 
@@ -66,7 +66,7 @@ def explain(config: Config, key: str) -> list[Explanation]:
         shown = tuple(masked(write, secrets) for write in writes)
         follows = [clear[other] for other in refers_to]
         is_expanded = writes[-1].key != leaf and bool(follows) and follows != [clear[leaf]]
-        told[leaf] = Explanation(leaf, values.get(leaf), shown, refers_to, is_expanded)
+        told[leaf] = Explanation(leaf, values.get(leaf, MASK), shown, refers_to, is_expanded)
         wanted.extend(refers_to)
     return list(told.values())
 
@@ -103,13 +103,14 @@ def masked(write: Write, secrets: frozenset[str]) -> Write:
     if is_reference(write.said):
         return write  # a name, no secret, and what a reader is here for
     said: Any = write.said
-    steps = write.key.split(".")
+    steps = re.split(r"\.|(?=\[)", write.key.replace(".[", "["))
     for step in reversed(steps):
-        # `headers[0]` is an item of the list `headers`
-        said = {step.partition("[")[0]: said}
+        said = [said] if step.startswith("[") else {step: said}
     said = mask(said, secrets)
     for step in steps:
-        said = said[step.partition("[")[0]]
+        if said == MASK:
+            break  # an item of a list of secrets is hidden whole
+        said = said[0] if step.startswith("[") else said[step]
     return Write(write.origin, said, write.key, write.kind)
 
 

@@ -2,7 +2,8 @@
 
 Masked are leaves whose key contains `token`, `key` or `header`; lists under such a key item by item; mappings
 are walked. Beyond the peer: any case (`HF_TOKEN`), passwords, secrets, credentials and authorisation by name,
-every value of a `…headers` mapping, user info and keys in URLs, and any text that repeats a masked value.
+every value of a `…headers` mapping, user info and keys in URLs, bearer tokens in a text, and any text that
+repeats a masked value.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ _MORE = re.compile(r"passw|passphrase|secret|credential|authori[sz]ation|cookie|
 # Up to the last @ before the path: a password may hold one.
 _USER_INFO = re.compile(r"(?<=://)[^/?#\s]+(?=@)")
 _QUERY = re.compile(r"([?&](?:[\w.-]*(?:key|token|secret|passw\w*|signature)|sig)=)([^&#\s]+)", re.IGNORECASE)
+# `Bearer of news` is a text: a token has a digit.
+_BEARER = re.compile(r"(?<=\bBearer )(?=[\w.~+/=-]*\d)[\w.~+/=-]{6,}", re.IGNORECASE)
 _REFERENCE = re.compile(r"\$\{[\w.\[\]-]+\}|\$\{oc\.env:\w+\}")
 _SHORTEST_SECRET = 6
 _NOT_SECRET = re.compile(r"tokenizer|answer_?key|keyword|max_.*tokens|tokens?_id|_key_?name", re.IGNORECASE)
@@ -50,7 +53,7 @@ def mask(document: Any, secrets: Collection[str] | None = None) -> Any:
 
 
 def redact(text: str, secrets: Collection[str]) -> str:
-    """`text` without any of `secrets`, and without user info and keys in URLs."""
+    """`text` without any of `secrets`, without user info and keys in URLs, and without bearer tokens."""
     return _redact(text, _pattern(secrets))
 
 
@@ -74,6 +77,8 @@ def _mask(value: Any, key: object, in_headers: bool, pattern: re.Pattern[str] | 
 def _redact(text: str, pattern: re.Pattern[str] | None) -> str:
     if pattern is not None:
         text = _without(text, pattern)
+    if "earer " in text:
+        text = _BEARER.sub(MASK, text)
     return _QUERY.sub(rf"\1{MASK}", _USER_INFO.sub(MASK, text)) if "://" in text else text
 
 
@@ -102,11 +107,14 @@ def _collect(value: Any, key: object, in_headers: bool) -> Iterator[str]:
         for name, child in value.items():
             yield from _collect(child, name, inside)
     elif isinstance(value, (list, tuple)):
+        inside = in_headers or is_secret(key)  # as on the page, where an item is hidden whole
         for child in value:
-            yield from _collect(child, key, in_headers)
+            yield from _collect(child, key, inside)
     elif isinstance(value, str):
         if (in_headers or is_secret(key)) and not _NOT_SECRET.search(str(key)) and _is_telling(value):
             yield value
+        if "earer " in value:
+            yield from filter(_is_telling, _BEARER.findall(value))
         if "://" in value:
             yield from filter(_is_telling, _in_urls(value))
 

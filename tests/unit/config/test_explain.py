@@ -189,3 +189,12 @@ def test_included_paths_are_told_by_who_listed_them(bench, load) -> None:
     config = load("config_paths: [inner.yaml]\n")
     places = {item.value: line_of(item.writers[-1].origin) for item in explain(config, "config_paths")}
     assert places == {"server.yaml": "command line", "a.yaml": "command line", "inner.yaml": "a.yaml:1"}
+
+
+def test_an_item_of_a_list_of_secrets_is_hidden_whole(bench) -> None:
+    bench.write("a.yaml", SERVER + "tokens: [{name: ab-12}, plain]\nplain: [{name: ab-34}]\n")
+    told_of = {
+        item.key: (item.value, item.writers[-1].said) for item in explain(bench.load("a.yaml"), "tokens")
+    }
+    assert list(told_of.values()) == [("****", "****")] * 2
+    assert explain(bench.load("a.yaml"), "plain[0].name")[0].writers[-1].said == "ab-34"

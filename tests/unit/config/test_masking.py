@@ -42,6 +42,9 @@ def test_the_rule_of_the_contract() -> None:
         {"url": "https://host/v1?model=a&api_key=hunter22"},
         {"env": {"HF_TOKEN": "hunter22"}},
         {"accessToken": "hunter22"},
+        {"args": ["--header", "Authorization: Bearer hunter22"]},
+        {"command": "curl -H 'authorization: bearer hunter22' http://x"},
+        {"tokens": [{"name": "hunter22"}]},
     ],
 )
 def test_more_than_the_contract_asks_is_hidden(document) -> None:
@@ -83,6 +86,16 @@ def test_keys_and_passwords_of_urls_are_hidden_where_they_are_repeated() -> None
 
 def test_what_a_url_says_besides_secrets_stays() -> None:
     text = "https://host:8000/v1?max_tokens=5&user=a@b.c#x"
+    assert redact(text, []) == text
+
+
+def test_what_a_list_of_secrets_and_a_bearer_header_hold_is_hidden_wherever_it_is_repeated() -> None:
+    document = {"tokens": [{"name": "sk-1234567"}], "args": ["Authorization: Bearer hunter22"]}
+    assert secrets_of(document) == {"sk-1234567", "hunter22"}
+
+
+def test_a_bearer_of_something_else_stays() -> None:
+    text = "The bearer certificate is a Bearer instrument; bearer of news"
     assert redact(text, []) == text
 
 

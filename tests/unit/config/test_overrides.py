@@ -183,7 +183,7 @@ def test_flags_and_files_set_text_as_it_stands(tmp_path_factory: pytest.TempPath
 @pytest.mark.parametrize(
     ("token", "what"),
     [
-        ("a", "`a` is no KEY=FILE"),
+        ("a", "a KEY=FILE is needed"),
         ("=x", "is no KEY=FILE"),
         ("a=", "is no KEY=FILE"),
         ("++a=x", "is no KEY=FILE"),
@@ -197,6 +197,13 @@ def test_a_file_that_cannot_be_a_value_is_a_usage_error(tmp_path: Path, token: s
     (tmp_path / "latin1").write_bytes(b"\xe4")
     with pytest.raises(UsageError, match=re.escape(what)):
         Override.file(token, tmp_path)
+
+
+def test_a_secret_in_the_place_of_the_file_is_not_repeated(tmp_path: Path) -> None:
+    for token in ("policy_api_key=sk-1234567", "sk-1234567", "=sk-1234567"):
+        with pytest.raises(UsageError) as caught:
+            Override.file(token, tmp_path)
+        assert "sk-1234567" not in f"{caught.value.what}{caught.value.where}{caught.value.hint}"
 
 
 def test_a_key_set_by_a_file_and_a_flag_is_set_twice(tmp_path: Path) -> None:
