@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gymctl.cli import selection as flags
-from gymctl.cli.output import Console, with_line
+from gymctl.cli.output import Console, inline, with_line
 
 if TYPE_CHECKING:
     from gymctl.config.model import Config
@@ -63,8 +63,8 @@ def _text(report: Report) -> Iterator[str]:
 def _told(conflict: Conflict) -> str:
     *overruled, winner = conflict.writers
     lines = [f"conflict: `{conflict.key}` is set by several files, and only their order decides"]
-    lines += [f"    {write.origin}  {write.said}" for write in overruled]
-    lines.append(f"  > {winner.origin}  {winner.said}")
+    lines += [f"    {write.origin}  {inline(write.said)}" for write in overruled]
+    lines.append(f"  > {winner.origin}  {inline(winner.said)}")
     return "\n".join(lines)
 
 

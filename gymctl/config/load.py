@@ -20,6 +20,7 @@ from gymctl.config.checks import (
     references,
     relays,
     server_keys,
+    slips,
 )
 from gymctl.config.checks.global_keys import RESERVED
 from gymctl.config.checks.instances import UNKNOWN_PORT, Instance
@@ -37,7 +38,7 @@ from gymctl.config.tree import interpolation
 from gymctl.config.tree.layers import Layer
 from gymctl.config.tree.masking import secrets_of
 from gymctl.config.tree.merge import merge
-from gymctl.config.tree.origins import Origins
+from gymctl.config.tree.origins import Origins, leaves
 from gymctl.contract.servers import HEAD_PORT, ServerKind
 from gymctl.errors import ConfigError
 
@@ -122,6 +123,8 @@ def _load(
     references.check(found, instances.names(document, found, problems), origins, problems)
     environments.check(found, origins, problems)
     head_host, head_port = _fill(document, found, cwd, origins, problems)
+    for slip in _slips(sources.top, document, found, shaped.layers):
+        problems.warn(slip)
     declared = datasets.find(found, roots, origins, problems)
     servers = dict(_blocks(found, roots, origins, selection, problems))
     classes = ServerClasses()
@@ -262,6 +265,22 @@ def _entries(
     if env_file is None:
         return [], "command line"
     return include.entries_of(env_file[0]), env_file[0].name
+
+
+def _slips(
+    top: Layer, document: Mapping[str, Any], found: list[Instance], layers: Iterable[Layer]
+) -> Iterator[str]:
+    """Of what was typed just now, every command tells; of what stands in files, `config check` does."""
+    typed = {key: document[key] for key in top.values if key in document}
+    servers = {instance.name for instance in found}
+
+    def texts() -> Iterator[str]:
+        return (value for layer in layers for _, value in leaves(layer.values) if isinstance(value, str))
+
+    def place(key: str) -> str:
+        return Origins(top.origins).where(key) or top.name
+
+    return slips.near_settings(typed, servers, texts, place)
 
 
 def _fill(

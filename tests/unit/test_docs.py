@@ -12,7 +12,7 @@ import typer
 
 from gymctl import errors
 from gymctl.cli.eval import SETTINGS
-from gymctl.cli.main import application
+from gymctl.cli.main import application, main
 from gymctl.config.checks.evaluation import KEYS, NOT_OBEYED
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -53,6 +53,18 @@ def test_commands_on_the_page_exist_with_their_flags(page: Path) -> None:
         assert arguments[0] in names, f"gymctl {shlex.join(arguments)}"
         used, known = flags_of(arguments)
         assert used <= known, f"gymctl {shlex.join(arguments)}: {used - known}"
+
+
+def test_the_config_commands_of_the_readme_work_as_they_are_typed(tmp_path, monkeypatch, capsys) -> None:
+    """In a folder of the reader's own, where only the built-in benchmarks and servers are found."""
+    monkeypatch.chdir(tmp_path)
+    lines = [line for line in commands_in((ROOT / "README.md").read_text("utf-8")) if line[0] == "config"]
+    assert len(lines) >= 5
+    for arguments in lines:
+        try:
+            main(arguments)
+        except SystemExit as ended:
+            assert ended.code in (0, None), f"gymctl {shlex.join(arguments)}: {capsys.readouterr().err}"
 
 
 def test_a_command_that_does_not_exist_is_seen() -> None:

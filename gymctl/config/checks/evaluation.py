@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, ValidationError
 
-from gymctl.config.checks.wording import rule
+from gymctl.config.checks.wording import rule, rules
 from gymctl.config.model import Origin
+from gymctl.config.names import suggestion
 from gymctl.config.problems import Problems
 from gymctl.config.tree.origins import dotted, place_of
 from gymctl.errors import ConfigError
@@ -225,6 +227,7 @@ def _problems(raw: Mapping[str, Any], places: Mapping[str, Origin]) -> Iterator[
         for error in errors.errors():
             yield _explained(raw, error["loc"], rule(error), error["input"], places)
         return
+    yield from _params_problems(raw, settings.responses_create_params, places)
     at: Callable[[str], str | None] = Written(settings, places).where
     default, agent = settings.agent_map.get(DEFAULT), settings.agent_name
     if agent is not None and default is not None and default != agent:
@@ -248,6 +251,28 @@ def _problems(raw: Mapping[str, Any], places: Mapping[str, Origin]) -> Iterator[
         yield ConfigError(
             "`dispatch_budget_s` needs `num_samples_in_parallel`", where=at("dispatch_budget_s")
         )
+
+
+def _params_problems(
+    raw: Mapping[str, Any], params: Mapping[str, Any], places: Mapping[str, Origin]
+) -> Iterator[ConfigError]:
+    """What every agent would refuse with each rollout."""
+    if not params:
+        return
+    from gymctl.contract.responses import ResponsesCreateParams
+
+    try:
+        ResponsesCreateParams.model_validate({"input": "", **params})
+    except ValidationError as errors:
+        for name, group in groupby(errors.errors(), key=lambda error: error["loc"][0]):
+            first, *others = group  # several: what the members of a union want
+            key = f"responses_create_params.{name}"
+            if first["type"] == "extra_forbidden":
+                hint = suggestion(str(name), ResponsesCreateParams.model_fields, noun="allowed")
+                yield ConfigError(f"`{key}` is no parameter", where=place_of(places, key), hint=hint)
+            else:
+                loc = ("responses_create_params", *(first["loc"][:1] if others else first["loc"]))
+                yield _explained(raw, loc, rules([first, *others]), first["input"], places)
 
 
 def _not_obeyed(written: Written) -> Iterator[str]:

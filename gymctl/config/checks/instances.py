@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, cast
 
-from gymctl.config.names import suggestion
+from gymctl.config.names import close, suggestion
 from gymctl.config.problems import Problems
 from gymctl.config.tree.masking import mask
 from gymctl.config.tree.origins import Origins, Path
@@ -59,18 +59,19 @@ def find(
 ) -> list[Instance]:
     """Every valid server block in document order. Blocks that are servers but for a mistake are reported."""
     found: list[Instance] = []
-    almost: dict[str, Mistake] = {}
+    almost: dict[str, list[Mistake]] = {}
     for name, block in document.items():
         if name in reserved or not isinstance(block, dict) or not any(kind in block for kind in KINDS):
             continue
-        problem = _problem(name, block)
-        if problem is None:
+        mistakes = _mistakes(name, block, origins)
+        if not mistakes:
             kind = cast(ServerKind, next(key for key in block if key in KINDS))
             document[name] = block if next(iter(block)) == kind else {kind: block[kind], **block}
             implementation = next(iter(block[kind]))
             found.append(Instance(name, kind, implementation, block[kind][implementation]))
+            _warn_of_strays(found[-1], block, origins, problems)
         elif _has_entrypoint(block):
-            almost[name] = problem
+            almost[name] = mistakes
         else:
             problems.warn(
                 f"`{name}` is ignored: it names a server type but has no `entrypoint` ({origins.where(name)})"
@@ -108,10 +109,10 @@ def names(document: Mapping[str, Any], found: list[Instance], problems: Problems
 
 
 def _report(
-    almost: Mapping[str, Mistake], document: Mapping[str, Any], origins: Origins, problems: Problems
+    almost: Mapping[str, list[Mistake]], document: Mapping[str, Any], origins: Origins, problems: Problems
 ) -> None:
     is_error = document.get("error_on_almost_servers", True) is not False
-    for name, (text, path) in almost.items():
+    for name, ((text, path), *others) in almost.items():
         where = origins.where(name, *path) or origins.where(name)
         if not is_error:
             problems.warn(f"not started, because it is no valid server: `{name}`: {text} ({where})")
@@ -119,10 +120,30 @@ def _report(
         error = AlmostServerError(
             f"`{name}` looks like a server and is not valid: {text}",
             where=where,
-            details=_shown({name: document[name]}),
+            details=[*_also(name, others, origins), *_shown({name: document[name]})],
             hint="correct it, or set error_on_almost_servers=false to leave it out",
         )
         problems.add(error, name, *path)
+
+
+def _also(name: str, others: list[Mistake], origins: Origins) -> Iterator[str]:
+    for text, path in others:
+        yield f"also: {text} ({origins.where(name, *path) or origins.where(name)})"
+
+
+def _warn_of_strays(
+    instance: Instance, block: Mapping[str, Any], origins: Origins, problems: Problems
+) -> None:
+    """A key beside the server type is allowed, as in the peer, and reaches nobody."""
+    for key in block:
+        if key == instance.kind:
+            continue
+        near = close(str(key), KINDS)
+        meant = near[0] if near else ".".join((*instance.path, str(key)))
+        problems.warn(
+            f"`{instance.name}.{key}` reaches no server: it stands beside `{instance.kind}`"
+            f" ({origins.where(instance.name, key)}); did you mean `{meant}`?"
+        )
 
 
 def _shown(blocks: Mapping[str, Any]) -> list[str]:
@@ -135,25 +156,36 @@ def _has_entrypoint(value: object) -> bool:
     return isinstance(value, list) and any(_has_entrypoint(child) for child in value)
 
 
-def _problem(name: str, block: dict[str, Any]) -> Mistake | None:
-    """Why this block is no server; None when it is one."""
+def _mistakes(name: str, block: dict[str, Any], origins: Origins) -> list[Mistake]:
+    """Why this block is no server; nothing when it is one."""
     if not name.strip() or not name.isprintable() or len(name) > _LONGEST_ID:
-        return f"a server id must be printable text of at most {_LONGEST_ID} characters", ()
+        return [(f"a server id must be printable text of at most {_LONGEST_ID} characters", ())]
     kinds: list[ServerKind] = [kind for kind in KINDS if kind in block]
     if len(kinds) > 1:
-        return f"it has two server types, {' and '.join(kinds)}", (kinds[1],)
+        return [(f"it has two server types, {' and '.join(kinds)}", (kinds[1],))]
     inner = block[kinds[0]]
     if not isinstance(inner, dict) or len(inner) != 1:
-        count = len(inner) if isinstance(inner, dict) else "no"
-        return f"`{kinds[0]}` must hold exactly one implementation, got {count}", (kinds[0],)
+        return [_not_one(name, kinds[0], inner, origins)]
     implementation, settings = next(iter(inner.items()))
     path = (kinds[0], implementation)
     if not isinstance(implementation, str) or not _is_folder_name(implementation):
-        return f"the implementation `{implementation}` is no folder name", path
+        return [(f"the implementation `{implementation}` is no folder name", path)]
     if not isinstance(settings, dict):
-        return f"`{implementation}` must be a mapping", path
-    found = next(_settings_problems(kinds[0], settings), None)
-    return None if found is None else (found[1], (*path, found[0]))
+        return [(f"`{implementation}` must be a mapping", path)]
+    return [(text, (*path, key)) for key, text in _settings_problems(kinds[0], settings)]
+
+
+def _not_one(name: str, kind: ServerKind, inner: object, origins: Origins) -> Mistake:
+    rule = f"`{kind}` must hold exactly one implementation"
+    if not isinstance(inner, dict) or not inner:
+        return f"{rule}, got {'none' if not inner else 'a list' if isinstance(inner, list) else inner}", (
+            kind,
+        )
+    places = [
+        f"`{key}` ({place})" if (place := origins.where(name, kind, key)) else f"`{key}`" for key in inner
+    ]
+    last = next(reversed(inner))
+    return f"{rule}, got {len(inner)}: {', '.join(places)}; files are merged, so leave one out", (kind, last)
 
 
 def _is_folder_name(name: str) -> bool:

@@ -31,6 +31,7 @@ _EXPONENT = re.compile(r"[-+]?[0-9]+(_[0-9]+)*(\.[0-9_]*)?[eE][-+]?[0-9]+$")
 _NO_SUCH_VALUE = (ValueError, LookupError, AttributeError, TypeError, ArithmeticError)
 """What PyYAML lets through for a scalar that its tag does not fit: `!!int x`, a date that does not exist."""
 _QUOTES = "if text is meant, put it in quotes"
+_UNFINISHED = {"quoted scalar": "a quoted text", "flow sequence": "a `[`", "flow mapping": "a `{`"}
 _QUOTED_TEXT = re.compile(r"(undefined alias|for the tag) '[^']*'")
 """Parts of PyYAML's texts that repeat the value; a key that starts with `*` or `!` must not be printed."""
 
@@ -126,7 +127,7 @@ class _Builder:
                 raise ConfigError("a mapping key must be a plain value", where=self._place(key_node))
             key = self._scalar(key_node)
             if not isinstance(key, (str, int, float, bool)):
-                raise ConfigError(f"`{key}` cannot be a mapping key", where=self._place(key_node))
+                raise ConfigError(f"`{key_node.value}` cannot be a mapping key", where=self._place(key_node))
             values[key], origins[key] = self.build(child, key_node.start_mark)
         return values, origins
 
@@ -174,6 +175,16 @@ def _place(name: str, node: yaml.Node) -> str:
     return Place.at(name, node.start_mark.line + 1, node.start_mark.column + 1)
 
 
+def _unfinished(error: yaml.YAMLError, mark: Any) -> str | None:
+    """The parser notices a quote or a bracket that is not closed many lines later."""
+    started = getattr(error, "context_mark", None)
+    context = getattr(error, "context", None) or ""
+    what = next((noun for ending, noun in _UNFINISHED.items() if context.endswith(ending)), None)
+    if what is None or started is None or mark is None or started.line == mark.line:
+        return None
+    return f"{what} that is not closed began in line {started.line + 1}"
+
+
 def _readable(error: yaml.YAMLError, name: str) -> ConfigError:
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or str(error).splitlines()[0]
@@ -184,6 +195,8 @@ def _readable(error: yaml.YAMLError, name: str) -> ConfigError:
         hint = "YAML is indented with spaces; replace the tab"
     elif "'?'" in problem:
         hint = 'inside `{…}` a mandatory value must be quoted: "???"'
+    elif hint is None:
+        hint = _unfinished(error, mark)
     return ConfigError(f"`{name}` is not valid YAML: {problem}", where=where, hint=hint)
 
 

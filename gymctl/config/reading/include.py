@@ -13,7 +13,7 @@ from pathlib import Path
 from gymctl.config.names import suggestion
 from gymctl.config.problems import Problems
 from gymctl.config.reading.files import display, read
-from gymctl.config.reading.roots import SearchRoots, is_folder
+from gymctl.config.reading.roots import SearchRoots, is_folder, is_special
 from gymctl.config.tree.layers import Layer
 from gymctl.config.tree.origins import Origins
 from gymctl.errors import ConfigPathNotFoundError, MalformedConfigPathsError
@@ -149,6 +149,9 @@ def _locate(entry: str, roots: SearchRoots, warn: Callable[[str], None], where: 
         beside = [
             other.name for place in places if is_folder(place.parent) for other in place.parent.glob("*.y*ml")
         ]
+        special = next((place for place in places if is_special(place)), None)
+        if special is not None:
+            raise ConfigPathNotFoundError(f"`{special}` is a pipe or a device, no config file", where=where)
         hint = suggestion(Path(entry).name, beside) if beside else None
         if "," in entry:
             hint = "give one file per --config"

@@ -29,6 +29,14 @@ def is_folder(path: Path) -> bool:
         return False
 
 
+def is_special(path: Path) -> bool:
+    """There, and no file or folder: a pipe, a device. Like `is_file`."""
+    try:
+        return path.exists() and not path.is_file() and not path.is_dir()
+    except OSError:
+        return False
+
+
 @dataclass(frozen=True)
 class SearchRoots:
     """Folders in winning order, without repeats."""

@@ -56,7 +56,7 @@ def check(
         return Report(tuple(problems.errors), tuple(problems.warnings), (), None)
     more = evaluation.read(config.document, config.origins).warnings
     doubtful = (*config.warnings, *more, *notices.of(config))
-    warnings = tuple(redact(warning, config.secrets) for warning in doubtful)
+    warnings = tuple(dict.fromkeys(redact(warning, config.secrets) for warning in doubtful))
     if config.unstartable:
         return Report(config.unstartable, warnings, (), None)
     return Report((), warnings, tuple(conflicts(config)), config)

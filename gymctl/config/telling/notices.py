@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from gymctl.config.checks import slips
 from gymctl.config.checks.block_keys import generic_block
-from gymctl.config.checks.evaluation import EvaluationSettings
 from gymctl.config.checks.global_keys import NAMES, GlobalKeys
 from gymctl.config.model import Config
 from gymctl.config.names import suggestion
@@ -22,8 +22,7 @@ from gymctl.config.tree.masking import is_secret
 from gymctl.config.tree.origins import Path, dotted, leaves, place_of
 from gymctl.contract.servers import KINDS
 
-_NEAR = 0.85
-"""How alike two keys must be for the one to be a slip of the other."""
+_HEAD = ("host", "port")
 
 
 def of(config: Config) -> list[str]:
@@ -32,6 +31,7 @@ def of(config: Config) -> list[str]:
     return [
         *_foreign_keys(config, classes),
         *_near_settings(config),
+        *_head_keys(config),
         *_near_kinds(config),
         *_surprises(config, classes),
     ]
@@ -53,14 +53,19 @@ def _foreign_keys(config: Config, classes: ServerClasses) -> Iterator[str]:
 
 
 def _near_settings(config: Config) -> Iterator[str]:
-    """A setting may have any name; one that is almost a key and that nothing refers to is probably meant."""
-    known = {*NAMES, *EvaluationSettings.model_fields}
-    for key, value in config.document.items():
-        if isinstance(value, Mapping) or key in known or key in config.servers:
-            continue
-        near = difflib.get_close_matches(key, known, n=1, cutoff=_NEAR)
-        if near and not _is_referred_to(config, key):
-            yield f"`{key}` means nothing to gymctl{_place(config, (key,))}; did you mean `{near[0]}`?"
+    def place(key: str) -> str:
+        return _place(config, (key,)).strip(" ()")
+
+    return slips.near_settings(config.document, config.servers, lambda: _texts(config), place)
+
+
+def _head_keys(config: Config) -> Iterator[str]:
+    """The head has an address and nothing else."""
+    head = config.document.get("head_server")
+    for key in head if isinstance(head, Mapping) else ():
+        if key not in _HEAD:
+            near = suggestion(str(key), _HEAD, noun="allowed")
+            yield f"`head_server.{key}` means nothing{_place(config, ('head_server', key))}; {near}"
 
 
 def _near_kinds(config: Config) -> Iterator[str]:
@@ -69,7 +74,7 @@ def _near_kinds(config: Config) -> Iterator[str]:
         if not isinstance(block, Mapping) or name in config.servers or name in NAMES:
             continue
         for key in block:
-            near = difflib.get_close_matches(str(key), KINDS, n=1, cutoff=_NEAR)
+            near = difflib.get_close_matches(str(key), KINDS, n=1, cutoff=slips.NEAR)
             if near and key not in KINDS:
                 meant = f"{_place(config, (name, key))}; did you mean `{near[0]}`?"
                 yield f"`{name}` starts no server: `{key}` is no server type{meant}"
@@ -107,12 +112,6 @@ def _is_meant(raw: str, value: Any, annotation: str) -> bool:
         return re.search(r"\bbool\b|StrictBool", annotation) is not None
     is_number = re.search(r"\b(int|float|\w*Int|\w*Float)\b", annotation) is not None
     return is_number and "_" in raw and ":" not in raw and not raw.lstrip("+-").startswith("0")
-
-
-def _is_referred_to(config: Config, key: str) -> bool:
-    """Does some `${key}` or `${oc…:key}` in the files name the setting?"""
-    pattern = re.compile(rf"\$\{{[^}}]*\b{re.escape(key)}\b")
-    return any(pattern.search(text) for text in _texts(config))
 
 
 def _texts(config: Config) -> Iterable[str]:

@@ -138,6 +138,15 @@ def test_b14_a_limit_flag_of_0_means_none(settings) -> None:
         ("interleave_repeats: 1", "`interleave_repeats` must be true or false, got `1`"),
         ("num_repeats_add_seed: 'yes'", "`num_repeats_add_seed` must be true or false, got `yes`"),
         ("responses_create_params: [1]", "`responses_create_params` must be a mapping, got `[1]`"),
+        (
+            "responses_create_params: {temperature: hot}",
+            "`responses_create_params.temperature` must be a number, got `hot`",
+        ),
+        (
+            "responses_create_params: {conversation: [1]}",
+            "`responses_create_params.conversation` must be text or a mapping, got `[1]`",
+        ),
+        ("responses_create_params: {top_k: 3}", "`responses_create_params.top_k` is no parameter"),
         ("skills: {pat: s}", "`skills` needs `path`, got `{'pat': 's'}`"),
         (
             "health_check_ignored_checks: {a: b}",
@@ -164,6 +173,11 @@ def test_wrong_values_are_told_with_their_place(settings, text: str, what: str) 
     error = refused(settings, f"# a comment\n{text}\n")
     assert error.what == what
     assert (error.where or "").startswith("a.yaml:2:")
+
+
+def test_a_misspelt_sampling_parameter_comes_with_the_right_one_and_null_is_fine(settings) -> None:
+    error = refused(settings, "responses_create_params: {temperatur: 1, max_output_tokens: null}\n")
+    assert error.hint == "did you mean `temperature`?"
 
 
 def test_an_empty_list_of_agents_would_drop_rows(settings) -> None:

@@ -153,3 +153,17 @@ def test_a_key_that_yaml_takes_for_syntax_is_not_printed(start: str) -> None:
         parse(f"policy_api_key: {start}sk-4711 x: y\n".encode(), "x.yaml")
     assert "sk-4711" not in str(caught.value)
     assert str(caught.value.where).startswith("x.yaml:1")
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ('a: 1\nb: "open\nc: 2\n', "a quoted text that is not closed began in line 2"),
+        ("a: [1,\n  2\nb: 3\n", "a `[` that is not closed began in line 1"),
+        ("a:\n  {b: 1\nc: 3\n", "a `{` that is not closed began in line 2"),
+    ],
+)
+def test_what_is_not_closed_is_named_with_the_line_where_it_began(text, hint) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse(text.encode(), "x.yaml")
+    assert caught.value.hint == hint

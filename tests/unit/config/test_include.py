@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -141,6 +142,12 @@ def test_a_missing_file_lists_every_place_and_a_near_name(bench) -> None:
         bench.load("modell.yaml")
     assert f"  {bench.folder / 'modell.yaml'}" in caught.value.details
     assert caught.value.hint == "did you mean `model.yaml`?"
+
+
+def test_a_pipe_is_not_said_to_be_missing(bench) -> None:
+    os.mkfifo(bench.folder / "a.yaml")
+    with pytest.raises(ConfigPathNotFoundError, match="is a pipe or a device, no config file"):
+        bench.load("a.yaml")
 
 
 def test_two_files_in_one_flag_are_explained(bench) -> None:

@@ -359,3 +359,12 @@ def test_an_agent_may_be_bound_to_a_model_that_its_class_does_not_read(stack) ->
     stack.write("parrot.yaml", block.replace("model_server", "modl_server"))
     with pytest.raises(ConfigError, match="parrot_agent does not know `modl_server`"):
         stack.load("model.yaml", "weather.yaml", "parrot.yaml")
+
+
+def test_check_tells_a_slip_once_and_knows_the_keys_of_the_head(built_in) -> None:
+    selection = Selection(
+        config=("model.yaml", "agent.yaml"), overrides=("++limitt=3", "++head_server.prot=1")
+    )
+    warnings = check(selection, cwd=built_in.folder, environ={}).warnings
+    assert len([text for text in warnings if "`limitt`" in text]) == 1
+    assert "`head_server.prot` means nothing (++head_server.prot); did you mean `port`?" in warnings

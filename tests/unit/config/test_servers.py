@@ -80,7 +80,10 @@ def test_a_config_that_starts_nothing_is_an_error(bench) -> None:
             "x: {resources_servers: {weather_tool: {entrypoint: app.py, domain: maths}}}",
             "did you mean `math`?",
         ),
-        ("x: {responses_api_agents: {a: {entrypoint: app.py}, b: {}}}", "exactly one implementation, got 2"),
+        (
+            "x: {responses_api_agents: {a: {entrypoint: app.py}, b: {}}}",
+            "exactly one implementation, got 2: `a` (almost.yaml:1:32), `b`;",
+        ),
         ("x: {responses_api_agents: {a: {entrypoint: /etc/x.py}}}", "must lie in the server folder"),
         ("x: {responses_api_agents: {a: {entrypoint: ../x.py}}}", "must lie in the server folder"),
         ("x: {responses_api_agents: {'../a': {entrypoint: app.py}}}", "is no folder name"),
@@ -102,6 +105,59 @@ def test_almost_servers_fail_with_the_reason_and_the_place(bench, text, problem)
         bench.document("almost.yaml")
     assert problem in str(caught.value)
     assert (caught.value.where or "").startswith("almost.yaml:1:")
+
+
+def test_a_second_implementation_is_pointed_at_where_it_was_written(stack) -> None:
+    token = "++policy_model.responses_api_models.vlm_model.base_url"
+    with pytest.raises(AlmostServerError) as caught:
+        stack.load("model.yaml", "weather.yaml", overrides=(f"{token}=x",))
+    assert f"`vllm_model` (model.yaml:3:18), `vlm_model` ({token})" in caught.value.what
+    assert caught.value.where == token
+
+
+def test_all_mistakes_of_an_almost_server_are_told(bench) -> None:
+    bench.write(
+        "a.yaml", "x: {responses_api_agents: {a: {entrypoint: app.py, num_workers: 0, port: 70000}}}\n"
+    )
+    with pytest.raises(AlmostServerError) as caught:
+        bench.document("a.yaml")
+    assert "`num_workers`" in caught.value.what
+    assert "also: `port` must be a number from 1 to 65535, got `70000` (a.yaml:1:68)" in caught.value.details
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("responses_api_agent.simple_agent.max_steps", "responses_api_agents"),
+        ("max_steps", "weather_agent.responses_api_agents.simple_agent.max_steps"),
+    ],
+)
+def test_a_key_beside_the_server_type_is_warned_about(stack, key, meant) -> None:
+    config = stack.load("model.yaml", "weather.yaml", overrides=(f"++weather_agent.{key}=3",))
+    (warning,) = (text for text in config.warnings if "reaches no server" in text)
+    assert f"(++weather_agent.{key}); did you mean `{meant}`?" in warning
+
+
+@pytest.mark.parametrize(
+    ("override", "meant"),
+    [
+        ("++limitt=3", "limit"),
+        ("++agent_mpa.a=b", "agent_map"),
+        ("++responses_create_param.temperature=1", "responses_create_params"),
+        ("++policy_base_ulr=x", "policy_base_url"),
+    ],
+)
+def test_an_override_that_is_almost_a_setting_is_warned_about_by_every_command(
+    stack, override, meant
+) -> None:
+    config = stack.load("model.yaml", "weather.yaml", overrides=(override,))
+    (warning,) = (text for text in config.warnings if "means nothing" in text)
+    assert warning.endswith(f"({override.partition('=')[0]}); did you mean `{meant}`?")
+
+
+def test_a_setting_that_something_refers_to_may_be_called_like_a_key(stack) -> None:
+    config = stack.load("model.yaml", "weather.yaml", overrides=("++limits=3", "++mine=${limits}"))
+    assert not [text for text in config.warnings if "means nothing" in text]
 
 
 def test_an_almost_server_is_shown_masked(bench) -> None:
