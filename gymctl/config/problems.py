@@ -19,14 +19,20 @@ class Problems:
         self.errors: list[ConfigError] = []
         self.warnings: list[str] = []
         self._open: set[tuple[str | int, ...]] = set()
+        self._told: set[tuple[str | int, ...]] = set()
 
     def add(self, error: ConfigError, *path: str | int) -> None:
         """Report `error`, which is about the value at `path`.
 
-        A value that nobody gave has been reported as such: what checks say about it is left out.
+        One value is told once: what further checks say about it is left out, and so is what they say about
+        a value that nobody gave, which has been reported as such.
         """
-        if not any(path[: len(open_path)] == open_path for open_path in self._open):
-            self.errors.append(error)
+        is_open = any(path[: len(open_path)] == open_path for open_path in self._open)
+        if is_open or path in self._told:
+            return
+        if path:
+            self._told.add(path)
+        self.errors.append(error)
 
     def extend(self, errors: Iterable[ConfigError]) -> None:
         for error in errors:

@@ -100,6 +100,22 @@ def test_every_wrong_dataset_and_port_is_told(stack) -> None:
     assert any("`num_repeats` must be at least 1, got `0`" in what for what, _ in said)
 
 
+def test_one_value_is_told_once() -> None:
+    """The rules of environment servers and the fields of their class both have something to say about it."""
+    problems = Problems()
+    problems.add(ConfigError("must be above 0"), "it", "queue_timeout_seconds")
+    problems.add(ConfigError("must be a number"), "it", "queue_timeout_seconds")
+    problems.add(ConfigError("unknown"), "it", "queue_timeout")
+    problems.add(ConfigError("no place"))
+    problems.add(ConfigError("no place either"))
+    assert [error.what for error in problems.errors] == [
+        "must be above 0",
+        "unknown",
+        "no place",
+        "no place either",
+    ]
+
+
 def test_several_errors_are_printed_one_after_the_other_with_their_number() -> None:
     stderr = io.StringIO()
     one = ConfigError("`a` is wrong", where="x.yaml:1", hint="right it")
