@@ -12,7 +12,7 @@ from starlette.applications import Starlette
 from gymctl.contract.part import HeadPart, ServerPart
 from gymctl.errors import ConfigError, GymctlError
 from gymctl.servers import head, logs, serve
-from gymctl.servers.app import part_path
+from gymctl.servers.base import part_path
 from gymctl.servers.load import load
 
 FACTORY = "gymctl.servers.__main__:worker"

@@ -1,61 +1,52 @@
-"""A server class becomes an ASGI app: liveness, rollout prefix, session cookie, error border, routes."""
+"""A server becomes an ASGI app: liveness, rollout prefix, session cookie, error border, routes.
+
+It stands below `base`: what it needs of a server is the protocol `Servable`.
+"""
 
 from __future__ import annotations
 
 import logging
-import os
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar, Protocol
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.routing import Route
 
-from gymctl.contract.part import PART_PATH, PART_VARIABLE, ServerPart
+from gymctl.contract.part import ServerPart
 from gymctl.servers.border import ErrorBorder
 from gymctl.servers.liveness import Liveness
-from gymctl.servers.prefix import RolloutPrefix
+from gymctl.servers.prefix import PrefixRule, RolloutPrefix
 from gymctl.servers.session import SessionCookie, SessionMiddleware
 from gymctl.servers.wire import InvalidBody, Json
 
-if TYPE_CHECKING:
-    from gymctl.servers.base import Server
-
 logger = logging.getLogger("gymctl.server")
-
-Endpoint = Callable[[Request], Coroutine[Any, Any, Response]]
 
 _LOGGED_BYTES = 4096
 _LOGGED_ERRORS = 20
 
 
-def part_path() -> Path:
-    return Path(os.environ.get(PART_VARIABLE, PART_PATH))
+class Servable(Protocol):
+    """What a server must know of itself to be assembled; `base.Server` is one."""
+
+    has_session: ClassVar[bool]
+    prefix: ClassVar[PrefixRule]
+    part: ServerPart
+
+    @property
+    def label(self) -> str: ...
+    def running(self) -> AbstractAsyncContextManager[None]: ...
+    async def startup(self) -> None: ...
+    async def shutdown(self) -> None: ...
+    def openapi(self) -> dict[str, Any]: ...
+    def routes(self, app: Starlette) -> None: ...
 
 
-class ServerApp:
-    """What `app = Weather.app()` is. Making it does nothing; the part is read on the first ASGI call."""
-
-    def __init__(self, server_class: type[Server]) -> None:
-        self.server_class = server_class
-        self._app: Starlette | None = None
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._app is None:
-            self._app = self.build(ServerPart.model_validate_json(part_path().read_bytes()))
-        await self._app(scope, receive, send)
-
-    def build(self, part: ServerPart) -> Starlette:
-        """The app for one part. Raises pydantic's ValidationError when the block does not fit the class."""
-        return assemble(self.server_class(part))
-
-
-def assemble(server: Server) -> Starlette:
+def assemble(server: Servable) -> Starlette:
     """Outermost first: liveness pays for nothing below it, and every answer carries the session cookie."""
     part = server.part
     layers = [
@@ -77,12 +68,12 @@ def assemble(server: Server) -> Starlette:
     async def openapi(request: Request) -> Response:
         return Json(server.openapi())
 
-    server.get(app, "/openapi.json", openapi)
+    app.router.routes.append(Route("/openapi.json", openapi, methods=["GET"]))
     server.routes(app)
     return app
 
 
-def _lifespan(server: Server) -> Callable[[Any], AbstractAsyncContextManager[None]]:
+def _lifespan(server: Servable) -> Callable[[Any], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
     async def lifespan(app: Any) -> AsyncIterator[None]:
         async with server.running():

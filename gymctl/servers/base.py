@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import os
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, ClassVar, get_type_hints
 
 from pydantic import BaseModel, ConfigDict
 from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
-from gymctl.contract.part import ServerPart
-from gymctl.servers.app import Endpoint, ServerApp
+from gymctl.contract.part import PART_PATH, PART_VARIABLE, ServerPart
+from gymctl.servers.app import assemble
 from gymctl.servers.client import ServerClient
 from gymctl.servers.idempotency import Answers
 from gymctl.servers.prefix import PrefixRule
+
+Endpoint = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 class ServerConfig(BaseModel):
@@ -99,3 +106,24 @@ class Server:
     def openapi(self) -> dict[str, Any]:
         """What `GET /openapi.json` answers: only what a client may offer to a model."""
         return {"openapi": "3.1.0", "info": {"title": self.part.name, "version": "1"}, "paths": {}}
+
+
+def part_path() -> Path:
+    return Path(os.environ.get(PART_VARIABLE, PART_PATH))
+
+
+class ServerApp:
+    """What `app = Weather.app()` is. Making it does nothing; the part is read on the first ASGI call."""
+
+    def __init__(self, server_class: type[Server]) -> None:
+        self.server_class = server_class
+        self._app: Starlette | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._app is None:
+            self._app = self.build(ServerPart.model_validate_json(part_path().read_bytes()))
+        await self._app(scope, receive, send)
+
+    def build(self, part: ServerPart) -> Starlette:
+        """The app for one part. Raises pydantic's ValidationError when the block does not fit the class."""
+        return assemble(self.server_class(part))

@@ -14,7 +14,7 @@ from starlette.applications import Starlette
 
 from gymctl.contract.part import ServerPart
 from gymctl.errors import ConfigError, GymctlError, ServerError
-from gymctl.servers.app import ServerApp
+from gymctl.servers.base import ServerApp
 
 _FRAMES = 4
 

@@ -6,7 +6,7 @@ import ast
 import re
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -110,6 +110,46 @@ def steps_up(config: Path) -> list[str]:
     return found
 
 
+def modules_of(package: Path) -> dict[str, Path]:
+    root = package.parent
+    named = {".".join(path.relative_to(root).with_suffix("").parts): path for path in package.rglob("*.py")}
+    return {name.removesuffix(".__init__"): path for name, path in named.items()}
+
+
+def cycles(package: Path) -> list[set[str]]:
+    """Modules that need each other; lazy imports and those for type checkers count, too."""
+    modules = modules_of(package)
+    needs = {
+        name: {other for other in known_modules(path, modules) if other != name}
+        for name, path in modules.items()
+    }
+    reached: dict[str, set[str]] = {}
+    for name in needs:
+        ahead, reached[name] = [name], set()
+        while ahead:
+            new = needs[ahead.pop()] - reached[name]
+            reached[name] |= new
+            ahead += new
+    tied = {
+        frozenset(other for other in reached[name] if name in reached[other])
+        for name in needs
+        if name in reached[name]
+    }
+    return [set(knot) for knot in sorted(tied, key=sorted)]
+
+
+def known_modules(path: Path, modules: Mapping[str, Path]) -> Iterator[str]:
+    """`from a import b` is the module a.b where there is one, else a."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in modules)
+        elif isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                full = f"{node.module}.{alias.name}"
+                if full in modules or node.module in modules:
+                    yield full if full in modules else str(node.module)
+
+
 def third_party(package: Path, parts: set[str] | None, *, but: frozenset[str] = frozenset()) -> set[str]:
     names: set[str] = set()
     for path in package.rglob("*.py"):
@@ -132,6 +172,20 @@ def project() -> dict[str, object]:
 
 def test_imports_go_one_way() -> None:
     assert wrong_imports(PACKAGE) == []
+
+
+def test_no_modules_need_each_other() -> None:
+    assert cycles(PACKAGE) == []
+
+
+def test_a_cycle_is_found(tmp_path: Path) -> None:
+    package = tmp_path / "gymctl"
+    package.mkdir()
+    (package / "a.py").write_text("def f():\n    from gymctl import b\n")
+    (package / "b.py").write_text("from gymctl.c import g\n")
+    (package / "c.py").write_text("if TYPE_CHECKING:\n    from gymctl.a import f\n")
+    (package / "d.py").write_text("from gymctl import a\n")
+    assert cycles(package) == [{"gymctl.a", "gymctl.b", "gymctl.c"}]
 
 
 def test_imports_inside_config_go_one_way() -> None:
