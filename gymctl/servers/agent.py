@@ -117,21 +117,28 @@ class AgentServer(Server):
         params = drop_nulls(params)
         validated(ResponsesCreateParams, params, "responses_create_params")
         row["responses_create_params"] = completed(params)
-        resources = self._resources_server("/run")
+        return Json(await self.run(row, params, self._foreign(request.cookies)))
 
-        cookies = self._foreign(request.cookies)
+    async def run(self, row: dict[str, Any], params: dict[str, Any], cookies: dict[str, str]) -> Any:
+        """A checked row in, a scored rollout out, as JSON values or bytes: seed, turn, verify.
+
+        `params` are the row's parameters without nulls, `cookies` the caller's. A harness whose episodes go
+        another way overrides this.
+        """
+        resources = self.resources_server("/run")
         seeded = checked(await self.client.call(resources, "/seed_session", row, cookies=cookies))
         turn = Turn(tools_url=self.client.url(resources), resources_cookies={**cookies, **seeded.cookies})
         row["response"] = await self._played(params, turn)
         if self.config.skip_verification:
             reward = float(self.config.skip_verification_reward)
-            return Json({**row, "reward": reward, "verification_skipped": True})
+            return {**row, "reward": reward, "verification_skipped": True}
         verified = await self.client.call(
             resources, "/verify", row, cookies=turn.cookies, key=f"verify-{uuid.uuid4().hex}"
         )
-        return Json(checked(verified).body)
+        return checked(verified).body
 
-    def _resources_server(self, path: str) -> ServerRef:
+    def resources_server(self, path: str) -> ServerRef:
+        """The resources server of this agent's block, which `path` cannot do without."""
         if self.config.resources_server is None:
             raise ValueError(f"{path} needs `resources_server` in the block of {self.config.name}")
         return self.config.resources_server
@@ -248,7 +255,7 @@ class AgentServer(Server):
     async def _aggregate_metrics(self, request: Request) -> Response:
         if self.config.skip_verification:
             return Json(AggregateResponse())
-        resources = self._resources_server("/aggregate_metrics")
+        resources = self.resources_server("/aggregate_metrics")
         answer = await self.client.call(resources, "/aggregate_metrics", await request.body())
         return Json(checked(answer).body)
 

@@ -27,6 +27,7 @@ from gymctl.contract.episodes import (
     ResourcesSeed,
     ResourcesSeedResponse,
 )
+from gymctl.contract.part import ServerPart
 from gymctl.contract.responses import output_text
 from gymctl.errors import ConfigError
 from gymctl.metrics.aggregate import aggregate
@@ -60,8 +61,8 @@ class ResourcesConfig(ServerConfig):
         return is_asked
 
 
-class VerifyRequest(BaseModel):
-    """Body of `/verify`. Subclass it to declare the row fields your verifier reads; the rest is dropped."""
+class Answered(BaseModel):
+    """A body that holds a row and what a model made of it. Subclasses declare the row fields they read."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -83,6 +84,10 @@ class VerifyRequest(BaseModel):
             if item.get("type") == "message":
                 return output_text({"output": [item]})
         return ""
+
+
+class VerifyRequest(Answered):
+    """Body of `/verify`. Subclass it to declare the row fields your verifier reads; the rest is dropped."""
 
     def scored(self, reward: float) -> VerifyResponse:
         """The answer to this request with its reward. See `VerifyResponse.of` for one with more fields."""
@@ -114,25 +119,17 @@ class VerifyResponse(BaseModel):
         return reward
 
 
-class ResourcesServer(Server):
-    """Write the tools as `@tool` methods and one `verify`; `seed` only if a session starts from its row."""
+class SessionServer(Server):
+    """What resources servers of both styles, tools and steps, have in common: sessions and aggregation."""
 
     needs: ClassVar[type[ServerConfig]] = ResourcesConfig
     prefix: ClassVar[PrefixRule] = PrefixRule.ANY_PATH
-    reverify_mode: ClassVar[Literal["stateless", "unsupported", "unknown"]] = "unknown"
-    """`stateless`: `verify` needs nothing but its body, so saved rollouts can be scored again."""
 
-    def __init__(self, part: Any) -> None:
+    def __init__(self, part: ServerPart) -> None:
         super().__init__(part)
-        self.tools = tools_of(type(self))
-        self._seed_signature = Signature.of(type(self).seed)
-        self._verify_signature = Signature.of(type(self).verify)
-        self._verify_model = _verify_model(self._verify_signature)
-        self._seed_model = _row_model(self._seed_signature)
         self.sessions = SessionStore(
             maximum=self.config.max_sessions, idle_seconds=self.config.session_idle_seconds
         )
-        self._typed_sessions = ResourcesSessions()
         if self.is_stateful and part.workers > 1:
             raise ConfigError(
                 f"`num_workers`: {part.workers}, but {type(self).__name__} keeps state of sessions",
@@ -142,18 +139,7 @@ class ResourcesServer(Server):
 
     @property
     def is_stateful(self) -> bool:
-        signatures = [*(tool.signature for tool in self.tools), self._seed_signature, self._verify_signature]
-        return any(signature.states for signature in signatures)
-
-    async def seed(self, *args: Any, **kwargs: Any) -> None:
-        """Prepare a session. Override as `seed(self, row: MyRow, state: MyState)`, either or both."""
-
-    async def verify(self, *args: Any, **kwargs: Any) -> VerifyResponse:
-        """Score a response. Override as `verify(self, request: VerifyRequest)`, plus states you need.
-
-        Must not fail when the caller never seeded a session: state is then as new.
-        """
-        raise NotImplementedError(f"{type(self).__name__} has no `verify`")
+        raise NotImplementedError
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -173,10 +159,48 @@ class ResourcesServer(Server):
 
     def routes(self, app: Starlette) -> None:
         super().routes(app)
+        self.post(app, "/aggregate_metrics", self._aggregate_metrics)
+
+    async def _aggregate_metrics(self, request: Request) -> Response:
+        body = validated(AggregateRequest, await json_object(request))
+        return Json(await asyncio.to_thread(aggregate, body.verify_responses))
+
+
+class ResourcesServer(SessionServer):
+    """Write the tools as `@tool` methods and one `verify`; `seed` only if a session starts from its row."""
+
+    reverify_mode: ClassVar[Literal["stateless", "unsupported", "unknown"]] = "unknown"
+    """`stateless`: `verify` needs nothing but its body, so saved rollouts can be scored again."""
+
+    def __init__(self, part: ServerPart) -> None:
+        self.tools = tools_of(type(self))
+        self._seed_signature = Signature.of(type(self).seed)
+        self._verify_signature = Signature.of(type(self).verify)
+        self._verify_model = _verify_model(self._verify_signature)
+        self._seed_model = row_model(self._seed_signature)
+        self._typed_sessions = ResourcesSessions()
+        super().__init__(part)
+
+    @property
+    def is_stateful(self) -> bool:
+        signatures = [*(tool.signature for tool in self.tools), self._seed_signature, self._verify_signature]
+        return any(signature.states for signature in signatures)
+
+    async def seed(self, *args: Any, **kwargs: Any) -> None:
+        """Prepare a session. Override as `seed(self, row: MyRow, state: MyState)`, either or both."""
+
+    async def verify(self, *args: Any, **kwargs: Any) -> VerifyResponse:
+        """Score a response. Override as `verify(self, request: VerifyRequest)`, plus states you need.
+
+        Must not fail when the caller never seeded a session: state is then as new.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no `verify`")
+
+    def routes(self, app: Starlette) -> None:
+        super().routes(app)
         self.post(app, "/seed_session", self._seed_session)
         self.post(app, "/close_session", self._close_session)
         self.post(app, "/verify", self._verify, is_once_per_key=True)
-        self.post(app, "/aggregate_metrics", self._aggregate_metrics)
         self.get(app, "/reverify_mode", self._reverify_mode)
         for tool in self.tools:
             self.post(app, f"/{tool.name}", self._endpoint(tool), is_once_per_key=True)
@@ -208,7 +232,7 @@ class ResourcesServer(Server):
         values: dict[str, Any] = dict(self._seed_signature.state_of(self.sessions, session_id))
         if self._seed_model is not None:
             name = next(iter(self._seed_signature.own))
-            values[name] = validated(self._seed_model, _without_absent(self._seed_model, row))
+            values[name] = validated(self._seed_model, without_absent(self._seed_model, row))
         await self.seed(**values)
 
     async def _close_session(self, request: Request) -> Response:
@@ -218,7 +242,7 @@ class ResourcesServer(Server):
         return Json(ResourcesCloseResponse(resources_session_id=session_id))
 
     async def _verify(self, request: Request) -> Response:
-        body = _without_absent(self._verify_model, await json_object(request))
+        body = without_absent(self._verify_model, await json_object(request))
         question = validated(self._verify_model, body)
         question.responses_create_params = completed(question.responses_create_params)
         session_id: str = request.session["session_id"]
@@ -226,10 +250,6 @@ class ResourcesServer(Server):
         verdict = await self.verify(question, **states)
         self.sessions.scored(session_id)
         return Json(dict(verdict))
-
-    async def _aggregate_metrics(self, request: Request) -> Response:
-        body = validated(AggregateRequest, await json_object(request))
-        return Json(await asyncio.to_thread(aggregate, body.verify_responses))
 
     async def _reverify_mode(self, request: Request) -> Response:
         return Json(self.reverify_mode)
@@ -242,7 +262,7 @@ class ResourcesServer(Server):
         }
 
 
-def _row_model(signature: Signature) -> type[BaseModel] | None:
+def row_model(signature: Signature) -> type[BaseModel] | None:
     """The model a `seed` or `verify` wants of its row: the type of its first parameter of its own."""
     for name in signature.own:
         hint = signature.hints.get(name)
@@ -252,7 +272,7 @@ def _row_model(signature: Signature) -> type[BaseModel] | None:
     return None
 
 
-def _without_absent(model: type[BaseModel], row: dict[str, Any]) -> dict[str, Any]:
+def without_absent(model: type[BaseModel], row: dict[str, Any]) -> dict[str, Any]:
     """Null is absent where the model has a default: tables give every row every column."""
     absent = [
         name
@@ -263,7 +283,7 @@ def _without_absent(model: type[BaseModel], row: dict[str, Any]) -> dict[str, An
 
 
 def _verify_model(signature: Signature) -> type[VerifyRequest]:
-    model = _row_model(signature) or VerifyRequest
+    model = row_model(signature) or VerifyRequest
     if not issubclass(model, VerifyRequest):
         raise TypeError(f"`verify` takes a {model.__name__}, which must extend VerifyRequest")
     return model
