@@ -46,11 +46,17 @@ class Asked:
 
 
 class OpenAIUpstream:
-    def __init__(self) -> None:
-        self.asked: list[Asked] = []
-        self.missing: set[str] = set()
+    def __init__(self, host: str = "127.0.0.1", port: int = 0) -> None:
+        self._host = host
+        self._port = port
         self.in_flight = 0
         self.peak = 0
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget what was planned and what was asked."""
+        self.asked: list[Asked] = []
+        self.missing: set[str] = set()
         self._planned: deque[Reply] = deque()
         self.always: Reply | None = None
         """Given to every POST once the plan is used up."""
@@ -66,7 +72,7 @@ class OpenAIUpstream:
         app.router.add_route("*", "/{path:.*}", self._handle)
         self._runner = web.AppRunner(app, shutdown_timeout=0.1)
         await self._runner.setup()
-        self._site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        self._site = web.TCPSite(self._runner, self._host, self._port)
         await self._site.start()
         server = self._site._server
         assert isinstance(server, asyncio.Server)

@@ -1,0 +1,23 @@
+"""Options of the test program that pytest must know before it reads the folders below."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("contract", "the contract suite, tests/integration/contract")
+    group.addoption(
+        "--contract-target",
+        action="append",
+        default=[],
+        metavar="URL",
+        help="run it against the project behind this head, or, as ROLE=URL, against one server; repeatable",
+    )
+    group.addoption(
+        "--contract-upstream",
+        type=int,
+        default=None,
+        metavar="PORT",
+        help="where the target's model server finds its endpoint on this machine; the suite listens there",
+    )

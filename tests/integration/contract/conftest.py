@@ -1,0 +1,137 @@
+"""The contract suite: one test for each MUST of CONTRACT 2 to 8, numbered as there, over real HTTP.
+
+    pytest tests/integration/contract                                             our own servers
+    pytest tests/integration/contract --contract-target http://127.0.0.1:11000    the project behind that head
+    pytest tests/integration/contract --contract-target resources=http://host:1   one server, by role
+
+Without a target the suite starts ONE project of local processes with `gymctl up`, once per session:
+
+    fixture                  server                   what it is
+    head_url                 the head                 host view
+    resources_url            weather                  stateless; tool `get_weather` with `city`
+    stateful_url             counter                  state per session; `increment_counter`
+    agent_url                desk_agent               simple_agent with weather and policy_model
+    environment_url          desk_environment_server  legacy_agent, a relay to desk_agent
+    native_environment_url   turn_environment_server  single_agent_turn: turn_agent and weather
+    model_url                policy_model             openai_model in front of `upstream`
+
+`target` holds names beside URLs (`target.servers["agent"].name`, role names as in `--contract-target`).
+`upstream` is the model endpoint behind policy_model; each test finds it fresh, and plans what it answers:
+
+    async def test_5_1_a_tool_answers(http, resources_url):
+        async with http.post(f"{resources_url}/get_weather", json={"city": "Oslo"}) as answer:
+            assert answer.status == 200
+            jar = cookies_of(answer)                # from fakes.contract import cookies_of, sending
+        async with http.post(url, json={...}, headers=sending(jar)) as answer: ...
+
+    async def test_6_2_...(http, agent_url, upstream):
+        upstream.plan(Reply(body={...a Response...}))              # from fakes.openai_upstream import Reply
+        ...
+        assert upstream.posts("/v1/responses") == 1
+
+`http` is an aiohttp session without a cookie jar. A server with another configuration, or with another class,
+is served inside the test: `gymctl.servers.inprocess.serving_folder(...)`, `serving(assemble(server))`.
+
+A test whose rule is gymctl's own (idempotency keys, `/gymctl/*`, identity) is marked `ours`, and skipped for
+a foreign target. A test whose role the target does not have is skipped, too; so is one that plans the model's
+answers, unless the target's model server asks this machine at `--contract-upstream PORT`. Without a target
+nothing is skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+
+import aiohttp
+import pytest
+from fakes.contract import Target, endpoint_in_a_thread, own_project
+from fakes.openai_upstream import OpenAIUpstream
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "ours: a rule that only gymctl has; skipped for a foreign target")
+
+
+@pytest.fixture(scope="session")
+def _endpoint(request: pytest.FixtureRequest) -> Iterator[OpenAIUpstream]:
+    with endpoint_in_a_thread(request.config.getoption("--contract-upstream")) as upstream:
+        yield upstream
+
+
+@pytest.fixture(scope="session")
+def target(request: pytest.FixtureRequest) -> Iterator[Target]:
+    options: list[str] = request.config.getoption("--contract-target")
+    if options:
+        yield Target.given(options)
+        return
+    endpoint: OpenAIUpstream = request.getfixturevalue("_endpoint")
+    folder = request.getfixturevalue("tmp_path_factory").mktemp("contract")
+    with own_project(folder, endpoint.url) as head:
+        yield Target.behind_head(head)
+
+
+@pytest.fixture(autouse=True)
+def _only_for_ours(request: pytest.FixtureRequest) -> None:
+    if request.node.get_closest_marker("ours") and not request.getfixturevalue("target").is_ours:
+        pytest.skip("the target is foreign, and this rule is gymctl's own")
+
+
+def _url(target: Target, role: str) -> str:
+    if role not in target.servers:
+        pytest.skip(f"the target has no server for the role `{role}`")
+    return target.servers[role].url
+
+
+@pytest.fixture(scope="session")
+def head_url(target: Target) -> str:
+    if target.head is None:
+        pytest.skip("the target was given without a head")
+    return target.head
+
+
+@pytest.fixture(scope="session")
+def resources_url(target: Target) -> str:
+    return _url(target, "resources")
+
+
+@pytest.fixture(scope="session")
+def stateful_url(target: Target) -> str:
+    return _url(target, "stateful")
+
+
+@pytest.fixture(scope="session")
+def agent_url(target: Target) -> str:
+    return _url(target, "agent")
+
+
+@pytest.fixture(scope="session")
+def environment_url(target: Target) -> str:
+    return _url(target, "environment")
+
+
+@pytest.fixture(scope="session")
+def native_environment_url(target: Target) -> str:
+    return _url(target, "native")
+
+
+@pytest.fixture(scope="session")
+def model_url(target: Target) -> str:
+    return _url(target, "model")
+
+
+@pytest.fixture
+def upstream(request: pytest.FixtureRequest, target: Target) -> OpenAIUpstream:
+    options = request.config.option
+    if options.contract_target and options.contract_upstream is None:
+        pytest.skip("the target's model endpoint is not ours to plan (--contract-upstream PORT)")
+    endpoint: OpenAIUpstream = request.getfixturevalue("_endpoint")
+    endpoint.reset()
+    return endpoint
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[aiohttp.ClientSession]:
+    connector = aiohttp.TCPConnector(limit=0)
+    jar = aiohttp.DummyCookieJar()
+    async with aiohttp.ClientSession(connector=connector, cookie_jar=jar, trust_env=False) as session:
+        yield session
