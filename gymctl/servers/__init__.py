@@ -4,17 +4,19 @@ from gymctl.servers.agent import AgentConfig, AgentServer, Turn, direct_access
 from gymctl.servers.agent_sessions import AgentSession, ToolAccess
 from gymctl.servers.base import Server, ServerConfig
 from gymctl.servers.client import InnerServerError, ServerClient, ServerRef, checked
-from gymctl.servers.environment import EnvironmentConfig, EnvironmentServer, Episode, EpisodeFailed
+from gymctl.servers.environment import AgentRef, EnvironmentConfig, EnvironmentServer, Episode, EpisodeFailed
 from gymctl.servers.handlers import tool
 from gymctl.servers.model import ModelServer
 from gymctl.servers.params import completed
 from gymctl.servers.resources import ResourcesConfig, ResourcesServer, VerifyRequest, VerifyResponse
+from gymctl.servers.single_turn import SingleTurnConfig, SingleTurnServer
 from gymctl.servers.state import SessionState
 from gymctl.servers.wire import Json, invalid, json_object, validated
 from gymctl.transport import Answer, TransportError
 
 __all__ = [
     "AgentConfig",
+    "AgentRef",
     "AgentServer",
     "AgentSession",
     "Answer",
@@ -32,6 +34,8 @@ __all__ = [
     "ServerConfig",
     "ServerRef",
     "SessionState",
+    "SingleTurnConfig",
+    "SingleTurnServer",
     "ToolAccess",
     "TransportError",
     "Turn",

@@ -21,7 +21,9 @@ from starlette.responses import Response
 
 from gymctl.contract.episodes import EpisodeFailure, EpisodeId, EpisodeRequest, EpisodeResponse, Task
 from gymctl.contract.part import ServerPart
+from gymctl.contract.servers import ServerKind
 from gymctl.servers.base import Server, ServerConfig
+from gymctl.servers.client import ServerRef
 from gymctl.servers.prefix import PrefixRule
 from gymctl.servers.wire import Json, json_object, validated
 from gymctl.transport import ROLLOUT
@@ -29,6 +31,12 @@ from gymctl.transport import ROLLOUT
 logger = logging.getLogger("gymctl.server")
 
 REASON_LENGTH = 2000
+
+
+class AgentRef(ServerRef):
+    """A reference to an agent; without a `type` it is one all the same (CONTRACT 1.2)."""
+
+    type: ServerKind = "responses_api_agents"
 
 
 class EnvironmentConfig(ServerConfig):
@@ -127,16 +135,20 @@ class EnvironmentServer(Server):
         raise NotImplementedError(f"{type(self).__name__} has no `aggregate_metrics`")
 
     async def run(self, request: Request) -> Response:
-        asked = validated(EpisodeRequest, await json_object(request))
-        self.check(asked)
-        ROLLOUT.set(asked.episode_id.capture_key)
-        answer = await self.answer(Episode(asked.episode_id, asked.task))
-        return Json(_without_unset(answer))
+        """An episode in the native form. Override for servers that take other forms as well."""
+        return await self.native(await json_object(request))
 
-    def check(self, asked: EpisodeRequest) -> None:
+    async def native(self, body: dict[str, Any]) -> Response:
+        asked = validated(EpisodeRequest, body)
+        self.check(asked.task)
+        return Json(_without_unset(await self.answer(Episode(asked.episode_id, asked.task))))
+
+    def check(self, task: Task) -> None:
         """Raise a 422 for a `task_input` that the protocol cannot take."""
 
     async def answer(self, episode: Episode) -> EpisodeResponse:
+        """Play the episode; calls made and lines logged meanwhile carry its capture key."""
+        ROLLOUT.set(episode.episode_id.capture_key)
         result, failure = None, None
         try:
             async with self._admitted():

@@ -8,7 +8,7 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gymctl.servers import EnvironmentConfig, EnvironmentServer, ServerRef
+from gymctl.servers import AgentRef, EnvironmentConfig, EnvironmentServer
 from gymctl.transport import KEY_HEADER
 
 logger = logging.getLogger("gymctl.server")
@@ -32,7 +32,7 @@ LIMITS = ("max_concurrent_episodes", "queue_timeout_seconds", "default_episode_t
 class LegacyAgentConfig(EnvironmentConfig):
     """The limits are accepted and have no effect: the agent owns its episodes."""
 
-    agent_server: ServerRef
+    agent_server: AgentRef
     default_episode_timeout_seconds: float | None = Field(default=21600, gt=0)
     cleanup_timeout_seconds: float = Field(default=180, gt=0)
 
