@@ -30,8 +30,9 @@ from pathlib import Path
 from gymctl.compose import yaml as compose_yaml
 from gymctl.compose.render import Rendering, render
 from gymctl.config import ports
-from gymctl.config.load import Selection, load
+from gymctl.config.load import load
 from gymctl.config.model import Config
+from gymctl.config.sources import Selection
 from gymctl.runtime import parts
 
 FILES = 5

@@ -34,7 +34,8 @@ from pathlib import Path
 import uvloop
 
 from gymctl.cli.output import Console, reporter
-from gymctl.config.load import Selection, load
+from gymctl.config.load import load
+from gymctl.config.sources import Selection
 from gymctl.contract.part import Pool
 from gymctl.rollouts.collect import CollectOptions
 from gymctl.rollouts.dataset import Source

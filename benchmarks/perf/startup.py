@@ -31,9 +31,10 @@ from pathlib import Path
 import uvloop
 
 from gymctl import engine
-from gymctl.config.load import Selection, load
+from gymctl.config.load import load
 from gymctl.config.model import Config
 from gymctl.config.ports import with_free_head_port
+from gymctl.config.sources import Selection
 from gymctl.runtime.running import RunningProject
 from gymctl.runtime.stack import RuntimeChoice
 from gymctl.runtime.up import bring_up

@@ -159,17 +159,14 @@ def _settled() -> UsageError:
 def _loaded(asked: EvalFlags, console: Console) -> tuple[Config | None, Written]:
     """The configuration, None when only a running head is asked, and the settings of the evaluation."""
     from gymctl.config.checks import evaluation
-    from gymctl.config.load import bare, load
+    from gymctl.config.load import load
+    from gymctl.config.sources import bare
 
     flags = [evaluation.Flag(flag, key, value) for key, (flag, value) in asked.given.items()]
     config = load(asked.selection) if asked.reads_a_config else None
-    if config is None:
-        document, origins = bare(asked.selection)
-        written = evaluation.read(document, origins, flags)
-    else:
-        written = evaluation.read(config.document, config.origins, flags)
-    warnings = (*(config.warnings if config else ()), *written.warnings, *_too_many(written))
-    for warning in warnings:
+    said = bare(asked.selection) if config is None else config
+    written = evaluation.read(said.document, said.origins, flags)
+    for warning in (*said.warnings, *written.warnings, *_too_many(written)):
         console.insist(f"warning: {warning}")
     return config, written
 

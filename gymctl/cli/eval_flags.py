@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gymctl.config.load import Selection
+    from gymctl.config.sources import Selection
 
 
 DEFAULT_CONCURRENCY = 8

@@ -20,7 +20,7 @@ import typer.models
 from gymctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from gymctl.config.load import Selection
+    from gymctl.config.sources import Selection
 
 Tokens = Annotated[
     list[str] | None,
@@ -151,7 +151,7 @@ def _is_positional(parameter: inspect.Parameter) -> bool:
 
 def selection(tokens: Sequence[str] | None = None, **flags: Any) -> Selection:
     """What tokens and flags (named as the fields of Selection, None where not given) select."""
-    from gymctl.config.load import Selection  # OmegaConf and pydantic: 0.3 CPU seconds
+    from gymctl.config.sources import Selection  # OmegaConf and pydantic: 0.3 CPU seconds
 
     overrides, files, benchmarks = sort_tokens(tokens or ())
     given = {

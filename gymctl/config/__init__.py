@@ -4,6 +4,7 @@ Each line may import the lines below it, which a test enforces; start reading at
 
 telling/         explain, check, diff, schema; the line of an error
 load.py          the steps in order
+sources.py       what a command names, read
 ports.py         host ports, given away when a project starts
 shaping/         directives, another agent, old names
 checks/          what the resolved document must be, part by part

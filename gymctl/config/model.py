@@ -109,7 +109,7 @@ class ServerBlock:
 class GlobalSettings(BaseModel):
     """The top-level keys of CONTRACT 1.14 that the host acts on, with their defaults."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     pool: Pool = Pool()
     server_spinup_timeout_seconds: float | None = 600.0

@@ -22,7 +22,7 @@ SERVER_PORT = 8000
 class Pool(BaseModel):
     """HTTP client limits of one server group (CONTRACT 1.14, 2.6); 0 means unlimited."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     limit: int = 102400
     limit_per_host: int = 1024
@@ -35,7 +35,7 @@ class ServerPart(BaseModel):
     """One server's own part of the config, in the view of the place where it runs."""
 
     # `.inf` in a block must not become null on the way.
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants", defer_build=True)
 
     role: Literal["server"] = "server"
     project: str
@@ -59,7 +59,7 @@ class ServerPart(BaseModel):
 class HeadTarget(BaseModel):
     """A server whose readiness the head watches. `family` decides what counts: ours answer /readyz."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     name: str
     url: str
@@ -70,7 +70,7 @@ class HeadTarget(BaseModel):
 class HeadPart(BaseModel):
     """What the head is told: both views of the config, masked and resolved (DESIGN D1)."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     role: Literal["head"] = "head"
     project: str
@@ -95,7 +95,7 @@ class HeadPart(BaseModel):
 class EndpointState(BaseModel):
     """What a model server says of its upstream on `GET /gymctl/upstream` (probed from where it runs)."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     key: str
     url: str
@@ -106,7 +106,7 @@ class EndpointState(BaseModel):
 class TargetState(BaseModel):
     """One server as the head sees it."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     name: str
     kind: ServerKind
@@ -119,7 +119,7 @@ class TargetState(BaseModel):
 class HeadStatus(BaseModel):
     """`GET /gymctl/status` of the head: progress for `up`, identity for readiness checks."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     project: str
     ready: bool

@@ -18,7 +18,7 @@ HEAD_PORT = 11000
 class Address(BaseModel):
     """Where one server is dialled by the holder of this value (host view or network view)."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     kind: ServerKind
     implementation: str
@@ -34,7 +34,7 @@ class ServerEntry(BaseModel):
     """One row of the server table. `references` maps a block's field to the server it names
     (`agent_server`, `resources_server`, `model_server`, …)."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     name: str
     address: Address
@@ -55,7 +55,7 @@ class ServerEntry(BaseModel):
 class ServerTable(BaseModel):
     """All servers of a project as the host dials them. The only thing `rollouts` knows of a project."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     servers: Mapping[str, ServerEntry]
 

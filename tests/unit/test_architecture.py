@@ -39,7 +39,8 @@ CONFIG_LADDER = (
     {"reading", "server_classes"},
     {"checks"},
     {"shaping"},
-    {"load", "ports"},
+    {"ports", "sources"},
+    {"load"},
     {"telling"},
 )
 CONTAINER_HALF = {"contract", "metrics", "servers", "errors", "paths", "transport"}

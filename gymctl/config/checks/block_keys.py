@@ -14,14 +14,20 @@ from gymctl.config.checks.instances import DOMAINS
 from gymctl.contract.servers import ServerKind
 
 
-class ServerReference(BaseModel):
+class _Keys(BaseModel):
+    """Keys that are read by name far more often than they are validated: built when that is asked for."""
+
+    model_config = ConfigDict(defer_build=True)
+
+
+class ServerReference(_Keys):
     """Another server, by instance id."""
 
     type: ServerKind = Field(description="The server type of the instance.")
     name: str = Field(description="The instance id: its top-level key.")
 
 
-class DatasetSource(BaseModel):
+class DatasetSource(_Keys):
     """Where a dataset is fetched from."""
 
     type: Literal["gitlab", "huggingface"]
@@ -31,7 +37,7 @@ class DatasetSource(BaseModel):
     repo_id: str | None = None
 
 
-class DatasetEntry(BaseModel):
+class DatasetEntry(_Keys):
     """One file of rows that an agent or a resources server declares."""
 
     name: str
@@ -62,7 +68,7 @@ class DatasetEntry(BaseModel):
     huggingface_identifier: dict[str, Any] | None = Field(default=None, deprecated=True)
 
 
-class ContainerResources(BaseModel):
+class ContainerResources(_Keys):
     """What the server's container may use."""
 
     model_config = ConfigDict(extra="forbid")
@@ -72,7 +78,7 @@ class ContainerResources(BaseModel):
     pids: int | None = Field(default=None, description="How many processes and threads.")
 
 
-class GenericBlock(BaseModel):
+class GenericBlock(_Keys):
     """A server block (level 3)."""
 
     entrypoint: str = Field(description="The file in the server folder that is run, usually app.py.")

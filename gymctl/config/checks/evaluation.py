@@ -60,7 +60,7 @@ AtLeastZero = Annotated[int, Field(ge=0), BeforeValidator(_no_boolean)]
 class Skills(BaseModel):
     """A folder of skills for the agent."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     path: Text
 
@@ -68,7 +68,7 @@ class Skills(BaseModel):
 class EvaluationSettings(BaseModel):
     """Every key of CONTRACT 9.2 under its own name."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     output_jsonl_fpath: Text | None = Field(None, description="Where the rollouts go.")
     input_jsonl_fpath: Text | None = Field(None, description="Rows instead of the declared datasets.")

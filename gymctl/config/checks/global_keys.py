@@ -91,7 +91,7 @@ Mapping = Annotated[dict[str, Any] | None, _rule("must be a mapping", lambda val
 class TokenIdCapture(BaseModel):
     """The `token_id_capture` block (CONTRACT 15.3); a key that it does not know is an error."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     enabled: Boolean = Field(False, description="Capture the token ids of model calls.")
     all_agents: Boolean = Field(False, description="Also of agents that do not ask for it.")
@@ -121,7 +121,7 @@ class TokenIdCapture(BaseModel):
 class ReservedKeys(BaseModel):
     """Top-level keys that can never be the id of a server."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     config_paths: Texts = Field(None, description="Files to include, resolved over the search roots.")
     entrypoint: Text = Field(None, description="Target folder of single-server commands.")

@@ -1,9 +1,9 @@
 """The value of an override, as Hydra's own parser reads it (CONTRACT 1.8); sweeps never happen.
 
 A value that the grammar cannot hold (`sk-ab==`, `#1`, `x=1&y=2`) is taken as it stands, unless its author
-meant the grammar (a list, quotes, `${…}`): then the error shows the quoting that works. Plain words and whole
-numbers, which are most values, are read without the parser: importing it costs 0.3 CPU seconds, more than
-the rest of a command that ends in an error. A test compares the two.
+meant the grammar (a list, quotes, `${…}`): then the error shows the quoting that works. Plain words, numbers,
+true, false and null, which are most values, are read without the parser: importing it costs 0.3 CPU seconds,
+more than the rest of a command that ends in an error. A test compares the two.
 """
 
 from __future__ import annotations
@@ -18,18 +18,24 @@ from gymctl.config.tree.masking import is_secret
 from gymctl.errors import ConfigError
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*|https?://[A-Za-z0-9_.-]+(:[0-9]{1,5})?(/[A-Za-z0-9_./-]*)?")
-_KEYWORDS = frozenset(("null", "true", "false", "nan", "inf"))
+_CONSTANTS: dict[str, Any] = {"null": None, "true": True, "false": False}
+_NO_WORDS = frozenset(("nan", "inf"))
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")
+_DECIMAL = re.compile(r"-?(0|[1-9][0-9]{0,17})\.[0-9]{1,18}")
 _STRUCTURED = re.compile(r"\s*[\[{'\"]|.*\$\{|\w+\(", re.DOTALL)
 """Values whose author meant the grammar: a list, a mapping, quotes, an interpolation, a function."""
 
 
 def value(name: str, key: str, raw: str) -> Any:
     """What `raw` means. `name` is the token without its value. Raises ConfigError; it shows no secret."""
-    if _WORD.fullmatch(raw) and raw.lower() not in _KEYWORDS:
+    if raw.lower() in _CONSTANTS:
+        return _CONSTANTS[raw.lower()]
+    if _WORD.fullmatch(raw) and raw.lower() not in _NO_WORDS:
         return raw
     if _WHOLE.fullmatch(raw):
         return int(raw)
+    if _DECIMAL.fullmatch(raw):
+        return float(raw)
     from hydra.errors import HydraException
 
     try:

@@ -11,6 +11,8 @@ from gymctl.errors import UsageError
 from gymctl.paths import install_roots
 
 EXTRA_ROOTS = "NEMO_GYM_EXTRA_ROOTS"
+ENV_FILE = "env.yaml"
+"""The settings of a folder; the first one over the roots counts."""
 
 
 def is_file(path: Path) -> bool:

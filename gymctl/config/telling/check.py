@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from gymctl.config.checks import evaluation
-from gymctl.config.load import Selection, load
+from gymctl.config.load import examine
 from gymctl.config.model import Config, Write
 from gymctl.config.problems import Problems
+from gymctl.config.sources import Selection
 from gymctl.config.telling import notices
 from gymctl.config.telling.explain import masked, secrets_said
 from gymctl.config.tree.masking import redact
@@ -51,15 +52,14 @@ def check(
     """Load, and report instead of raising. UsageErrors (an unknown name on the command line) are raised."""
     problems = Problems()
     try:
-        config = load(selection, cwd=cwd, environ=environ, problems=problems)
+        config = examine(selection, problems, cwd=cwd, environ=environ)
     except ConfigError:
         return Report(tuple(problems.errors), tuple(problems.warnings), (), None)
-    more = evaluation.read(config.document, config.origins).warnings
-    doubtful = (*config.warnings, *more, *notices.of(config))
+    settled = () if problems.errors else evaluation.read(config.document, config.origins).warnings
+    doubtful = (*config.warnings, *settled, *notices.of(config))
     warnings = tuple(dict.fromkeys(redact(warning, config.secrets) for warning in doubtful))
-    if config.unstartable:
-        return Report(config.unstartable, warnings, (), None)
-    return Report((), warnings, tuple(conflicts(config)), config)
+    errors = (*problems.errors, *config.unstartable)
+    return Report(errors, warnings, tuple(conflicts(config)), None if errors else config)
 
 
 def conflicts(config: Config) -> Iterator[Conflict]:

@@ -16,10 +16,10 @@ from typing import Any
 
 import yaml
 
+from gymctl.config.reading.roots import ENV_FILE
 from gymctl.config.tree.masking import MASK, is_header, is_reference, is_secret, redact, secrets_of
 from gymctl.errors import Place
 
-ENV_FILE = "env.yaml"
 _LARGEST = 1_000_000
 _WIDTH = 100
 _KEY = re.compile(r"\s*[\w.$-]+\s*:(?=\s)")

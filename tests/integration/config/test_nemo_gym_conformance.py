@@ -20,8 +20,9 @@ import pytest
 import uv
 from golden.nemo_gym_configs import leaves
 
-from gymctl.config.load import Selection, load
+from gymctl.config.load import load
 from gymctl.config.server_classes import server_class
+from gymctl.config.sources import Selection
 from gymctl.errors import ConfigErrors, GymctlError
 
 pytestmark = pytest.mark.timeout(1200)

@@ -11,7 +11,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from gymctl.config.load import Selection, load
+from gymctl.config.load import load
+from gymctl.config.sources import Selection
 from gymctl.runtime.envs import ensure
 
 PROMPT = "What is 4 + 3? Answer with a number."

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gymctl.config.load import Selection, load
+from gymctl.config.load import load
+from gymctl.config.sources import Selection
 from gymctl.runtime import processes
 from gymctl.runtime.up import bring_up
 

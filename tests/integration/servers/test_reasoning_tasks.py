@@ -12,7 +12,8 @@ from typing import Any
 import orjson
 import pytest
 
-from gymctl.config.load import Selection, load
+from gymctl.config.load import load
+from gymctl.config.sources import Selection
 from gymctl.runtime.envs import ensure
 from gymctl.servers.inprocess import make_part
 from gymctl.transport import Transport, TransportError

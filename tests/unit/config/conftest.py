@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from gymctl.config.load import Selection, load
+from gymctl.config.load import load
 from gymctl.config.model import Config
+from gymctl.config.sources import Selection
 
 SERVERS = (
     "responses_api_models/vllm_model",

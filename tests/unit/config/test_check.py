@@ -7,7 +7,7 @@ import json
 import pytest
 
 from gymctl.cli.main import main
-from gymctl.config.load import Selection
+from gymctl.config.sources import Selection
 from gymctl.config.telling.check import Report, check
 
 ENV = "policy_base_url: http://127.0.0.1:9/v1\npolicy_api_key: sk-test-0001\n"
@@ -117,3 +117,17 @@ def test_settings_of_an_evaluation_are_told_with_everything_else(judges) -> None
         ("`num_repeats` must be at least 1", "bad.yaml:2:1"),
         ("`environment_routing_mode` must be agent", "bad.yaml:3:1"),
     }
+
+
+def test_doubts_are_told_beside_errors(stack) -> None:
+    """Whoever corrects the error sees at once what else to look at."""
+    stack.write("more.yaml", "limitt: 3\nport_range_low: many\nhead_server: {prt: 1}\n")
+    found = report(stack, "more.yaml")
+    assert [error.what for error in found.errors] == [
+        "`port_range_low` must be a whole number, from 1 to 65535, got `many`"
+    ]
+    assert [warning.split(" (")[0] for warning in found.warnings[1:]] == [
+        "`limitt` means nothing to gymctl",
+        "`head_server.prt` means nothing",
+    ]
+    assert found.config is None

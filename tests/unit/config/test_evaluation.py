@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gymctl.config.checks.evaluation import KEYS, NOT_OBEYED, EvaluationSettings, Flag, Written, read
-from gymctl.config.load import Selection, bare
+from gymctl.config.sources import Selection, bare
 from gymctl.config.telling.explain import explain
 from gymctl.errors import ConfigError, ConfigErrors, ConfigInterpolationError, Place
 
@@ -232,7 +232,10 @@ def test_the_defaults_ask_for_nothing_that_is_missing() -> None:
 
 def test_without_a_config_env_yaml_and_overrides_are_read(bench) -> None:
     bench.write("env.yaml", "many: 3\nnum_repeats: ${many}\nlimit: 2\nmodel: ${nobody}\n")
-    document, origins = bare(Selection(overrides=("++limit=5",)), cwd=bench.folder, environ={})
+    said = bare(Selection(overrides=("++limit=5", "++num_repeat=2")), cwd=bench.folder, environ={})
+    document, origins = said.document, said.origins
+    [warning] = said.warnings
+    assert warning == ("`num_repeat` means nothing to gymctl (++num_repeat); did you mean `num_repeats`?")
     written = read(document, origins)
     assert (written.settings.num_repeats, written.settings.limit) == ({"_default": 3}, 5)
     assert (written.where("num_repeats"), written.where("limit")) == ("env.yaml:2:1", "++limit")

@@ -19,8 +19,9 @@ from fakes.mutations import mutated, token
 
 from gymctl.compose.render import Rendering, render
 from gymctl.compose.yaml import dump
-from gymctl.config.load import Selection, load
+from gymctl.config.load import load
 from gymctl.config.model import Config
+from gymctl.config.sources import Selection
 from gymctl.config.telling.explain import explain
 from gymctl.config.tree.masking import mask
 from gymctl.errors import ConfigError, GymctlError, UsageError

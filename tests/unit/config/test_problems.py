@@ -7,8 +7,10 @@ import io
 import pytest
 
 from gymctl.cli.output import Console
-from gymctl.config.load import Selection, load
+from gymctl.config.load import load
 from gymctl.config.problems import Problems
+from gymctl.config.sources import Selection
+from gymctl.config.telling.check import check
 from gymctl.errors import (
     AlmostServerError,
     ConfigError,
@@ -20,12 +22,14 @@ from gymctl.errors import (
 
 
 def errors_of(bench, *config: str, **named) -> list[ConfigError]:
-    problems = Problems()
+    """What `load` raises, which is what `config check` reports."""
+    selection = Selection(config=config, **named)
     with pytest.raises(ConfigError) as caught:
-        load(Selection(config=config, **named), cwd=bench.folder, environ={}, problems=problems)
+        load(selection, cwd=bench.folder, environ={})
     raised = caught.value.errors if isinstance(caught.value, ConfigErrors) else (caught.value,)
-    assert list(raised) == problems.errors
-    return problems.errors
+    reported = check(selection, cwd=bench.folder, environ={}).errors
+    assert [str(error) for error in raised] == [str(error) for error in reported]
+    return list(raised)
 
 
 def test_mistakes_of_different_kinds_are_told_together(stack) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gymctl.config.load import Selection
+from gymctl.config.sources import Selection
 from gymctl.config.telling.check import check
 from gymctl.errors import ConfigError, ConfigErrors
 from gymctl.runtime import preflight
