@@ -3,6 +3,7 @@
 Every call between servers, and from the host to a server, goes through `Transport.call`. It knows four rules:
 
 - No cookie jar and no proxy: callers hand cookies on (CONTRACT 2.4), containers dial each other directly.
+  Only a model server whose config says so names a proxy, for its upstream.
 - A request is sent again only when it cannot have been acted on (the connection was never made), or when
   the receiver would recognise it by its `Idempotency-Key`. A repeat must not run a side effect twice.
 - Statuses are answers. Only a broken transport raises, as a TransportError that names its kind.
@@ -50,7 +51,6 @@ TransportKind = Literal[
 
 _NO_URL = (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError)
 _HOPELESS = (*_NO_URL, aiohttp.ClientSSLError)
-"""Asking again cannot help: no URL, or a peer whose certificate is not accepted."""
 _LOCAL_ERRNOS = frozenset({errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL, errno.ENOBUFS, errno.ENOMEM})
 
 
@@ -65,6 +65,28 @@ class TransportError(Exception):
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.url}: {self.detail}"
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Asking again cannot help: no URL, or a peer whose certificate is not accepted."""
+        return isinstance(self.__cause__, _HOPELESS)
+
+
+@dataclass(frozen=True)
+class Route:
+    """How a call gets to a server that is not one of ours."""
+
+    proxy: str | None = None
+    connect_seconds: float = 10.0
+    """For one connection to be made; an address that swallows packets would take two minutes to fail."""
+
+    @cached_property
+    def options(self) -> dict[str, Any]:
+        # Every limit is named: aiohttp puts a total of 300 s in place of those that are left out.
+        timeout = aiohttp.ClientTimeout(
+            total=None, connect=None, sock_connect=self.connect_seconds, sock_read=None
+        )
+        return {"timeout": timeout, "proxy": self.proxy}
 
 
 @dataclass(frozen=True)
@@ -161,17 +183,20 @@ class Transport:
         key: str | None = None,
         timeout: float | None = None,  # noqa: ASYNC109 - the TransportError must say that it was this limit
         retry_seconds: float | None = None,
+        route: Route | None = None,
     ) -> Answer:
         """Send and read the whole answer.
 
         key: an idempotency key the receiver knows; without one, a broken connection is not resent.
         timeout: seconds for the whole call, retries included. retry_seconds: how long a connection that
-        cannot be made is tried again; None is for ever, 0 not at all.
+        cannot be made is tried again; None is for ever, 0 not at all. route: of calls that leave the project.
         """
         sent = self._headers(body, headers, cookies, key)
         try:
             async with asyncio.timeout(timeout):
-                return await self._until_answered(method, url, body, sent, key is not None, retry_seconds)
+                return await self._until_answered(
+                    method, url, body, sent, key is not None, retry_seconds, route
+                )
         except TimeoutError as error:
             raise TransportError("transport_timeout", url, f"no answer within {timeout} s") from error
 
@@ -202,15 +227,16 @@ class Transport:
         headers: dict[str, str],
         is_known: bool,
         retry_seconds: float | None,
+        route: Route | None,
     ) -> Answer:
         clock = asyncio.get_running_loop()
         give_up = None if retry_seconds is None else clock.time() + retry_seconds
         for attempt in itertools.count(1):
             try:
-                return await self._once(method, url, body, headers)
+                return await self._once(method, url, body, headers, route)
             except TransportError as error:
                 is_safe = is_known or error.kind != "transport_peer_drop"
-                if not is_safe or isinstance(error.__cause__, _HOPELESS):
+                if not is_safe or error.is_hopeless:
                     raise
                 if give_up is not None and clock.time() >= give_up:
                     raise
@@ -221,12 +247,15 @@ class Transport:
             await asyncio.sleep(RETRY_SECONDS)
         raise AssertionError("count() does not end")
 
-    async def _once(self, method: str, url: str, body: bytes | None, headers: dict[str, str]) -> Answer:
+    async def _once(
+        self, method: str, url: str, body: bytes | None, headers: dict[str, str], route: Route | None
+    ) -> Answer:
         if self._session is None:
             raise RuntimeError("Transport is used outside of `async with`")
+        options = {} if route is None else route.options
         try:
             async with self._session.request(
-                method, url, data=body, headers=headers, allow_redirects=False
+                method, url, data=body, headers=headers, allow_redirects=False, **options
             ) as response:
                 content = await response.read()
                 return Answer(response.status, response.raw_headers, content, url, response.reason or "")
@@ -234,6 +263,8 @@ class Transport:
             is_local = error.os_error.errno in _LOCAL_ERRNOS
             kind = "transport_local_resource" if is_local else "transport_unreachable"
             raise TransportError(kind, url, str(error)) from error
+        except aiohttp.ConnectionTimeoutError as error:
+            raise TransportError("transport_unreachable", url, "no connection was made in time") from error
         except _NO_URL as error:
             raise TransportError("transport_unreachable", url, f"not an http URL: {error}") from error
         except (aiohttp.ClientError, ConnectionError) as error:

@@ -12,6 +12,7 @@ from typing import Any
 import aiohttp
 
 from gymctl.contract.part import EndpointState
+from gymctl.servers import proxies
 from gymctl.transport import Transport, TransportError
 
 logger = logging.getLogger("gymctl.server")
@@ -39,8 +40,12 @@ def endpoints(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
 class Probe:
     """Asks endpoints whether they answer. A name that does not resolve at the first try is given up."""
 
-    def __init__(self, transport: Transport, targets: Collection[tuple[str, str]]) -> None:
+    def __init__(
+        self, transport: Transport, targets: Collection[tuple[str, str]], proxy: str | None = None
+    ) -> None:
+        """proxy: as the calls themselves go (see `proxies.route`)."""
         self._transport = transport
+        self._proxy = proxy
         self._targets = list(targets)
         self._first_tried: set[str] = set()
         self._unresolvable: dict[str, EndpointState] = {}
@@ -51,13 +56,16 @@ class Probe:
         return [task.result() for task in tasks]
 
     async def _state(self, key: str, url: str) -> EndpointState:
+        url, _ = proxies.without_user_info(url)
         if url in self._unresolvable:
             return self._unresolvable[url]
         is_first = url not in self._first_tried
         self._first_tried.add(url)
         target = url.rstrip("/") + "/models" if url.rstrip("/").endswith("/v1") else url
         try:
-            answer = await self._transport.call("GET", target, timeout=PROBE_SECONDS, retry_seconds=0)
+            answer = await self._transport.call(
+                "GET", target, timeout=PROBE_SECONDS, retry_seconds=0, route=proxies.route(url, self._proxy)
+            )
         except TransportError as error:
             state = _failed(key, url, error)
             if state.state == "unresolvable":

@@ -25,6 +25,7 @@ from gymctl.servers.dialects import chat_over_responses, chat_to_responses, resp
 from gymctl.servers.dialects.errors import ConversionError
 from gymctl.servers.endpoints import Probe, endpoints
 from gymctl.servers.prefix import PrefixRule
+from gymctl.servers.upstream_config import UpstreamConfig
 from gymctl.servers.wire import Json, json_object, loads, validated
 
 __all__ = ["ConversionError", "Handler", "ModelServer", "parsed"]
@@ -60,7 +61,8 @@ class ModelServer(Server):
             raise TypeError(f"{type(self).__name__} implements neither `responses` nor `chat`")
         self.post(app, "/v1/responses", self._post_responses)
         self.post(app, "/v1/chat/completions", self._post_chat)
-        self._probe = Probe(self.client.transport, endpoints(self.part.settings))
+        proxy = self.config.upstream_proxy if isinstance(self.config, UpstreamConfig) else None
+        self._probe = Probe(self.client.transport, endpoints(self.part.settings), proxy)
         self.get(app, "/gymctl/upstream", self._get_upstream)
 
     async def answer(self, request: Request, handler: Handler) -> Response:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import logging
 from typing import Literal
 
-from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic import Field, SecretStr, ValidationError
 
 from gymctl.contract.part import ServerPart
 from gymctl.contract.responses import JsonObject
 from gymctl.contract.responses import Response as ResponseShape
-from gymctl.servers import ServerConfig
 from gymctl.servers.dialects import chat_over_responses, chat_to_responses, responses_to_chat
 from gymctl.servers.model import ConversionError, ModelServer, parsed
 from gymctl.servers.upstream import Upstream
+from gymctl.servers.upstream_config import UpstreamConfig
 from gymctl.servers.wire import dumps
 
 logger = logging.getLogger("gymctl.server")
@@ -25,31 +25,16 @@ OTHER: dict[Dialect, Dialect] = {"responses": "chat", "chat": "responses"}
 NO_SUCH_ROUTE = (404, 405, 501)
 
 
-class OpenAIModelConfig(ServerConfig):
+class OpenAIModelConfig(UpstreamConfig):
     openai_base_url: str
     openai_api_key: SecretStr
     openai_model: str
-    extra_body: JsonObject = Field(default_factory=dict)
-    """Sent with every request; fields that the request sets win."""
     openai_default_headers: dict[str, str] = Field(default_factory=dict)
-    max_http_attempts: int = Field(default=3, ge=1)
     max_concurrent_requests: int | None = Field(default=None, ge=1)
     drop_input_reasoning_items: bool = False
     upstream_dialect: Literal["auto", "responses", "chat"] = "auto"
     """The only dialect the upstream speaks, or `auto`: ask in the caller's dialect, and translate from then
     on if the upstream has no such route."""
-    upstream_unreachable_seconds: float = Field(default=60.0, ge=0)
-    """How long a refused connection is tried again before the request fails."""
-
-    @field_validator("openai_api_key")
-    @classmethod
-    def _fits_a_header(cls, key: SecretStr) -> SecretStr:
-        """A key read from a file often brings the line break along; every request would fail over it."""
-        if not key.get_secret_value().isprintable():
-            raise ValueError("the key holds a line break or another control character")
-        if key.get_secret_value() != key.get_secret_value().rstrip():
-            raise ValueError("the key ends with a blank, which no HTTP header carries")
-        return key
 
 
 class OpenAIModel(ModelServer):
@@ -66,6 +51,8 @@ class OpenAIModel(ModelServer):
             max_attempts=config.max_http_attempts,
             unreachable_seconds=config.upstream_unreachable_seconds,
             max_concurrent=config.max_concurrent_requests,
+            proxy=config.upstream_proxy,
+            setting="openai_base_url",
         )
         only = None if config.upstream_dialect == "auto" else config.upstream_dialect
         self._speaks: dict[Dialect, bool | None] = {

@@ -28,7 +28,15 @@ from gymctl.transport import Answer
     ],
 )
 def test_retry_after_is_honoured_within_reason(header: str | None, seconds: float):
-    assert pause(header, now=2.0) == seconds
+    assert seconds <= pause(header, now=2.0) <= seconds * 1.25
+
+
+def test_13_2_each_pause_is_twice_the_one_before_and_no_two_calls_pause_alike():
+    for attempt, seconds in ((1, 0.5), (2, 1.0), (3, 2.0), (7, 30.0), (5000, 30.0)):
+        pauses = {pause(None, attempt) for _ in range(50)}
+        assert seconds <= min(pauses) < max(pauses) <= seconds * 1.25
+    assert pause("20", attempt=2) >= 20
+    assert pause("0.1", attempt=3) >= 2
 
 
 @pytest.mark.parametrize(

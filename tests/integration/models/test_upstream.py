@@ -1,0 +1,216 @@
+"""What a model server does when its endpoint is slow, overloaded, dead or behind a proxy."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import socket
+import time
+from typing import Any
+
+import aiohttp
+import pytest
+
+from gymctl.contract.part import Pool
+from gymctl.errors import ConfigError
+from gymctl.servers import breaker
+from gymctl.servers.upstream import Upstream
+from gymctl.transport import Transport
+
+ASK = {"input": "x"}
+
+
+def block(url: str, **settings: Any) -> dict[str, Any]:
+    return {
+        "openai_base_url": url,
+        "openai_api_key": "sk-secret-of-the-test",
+        "openai_model": "tiny-1",
+        "upstream_unreachable_seconds": 0.6,
+        **settings,
+    }
+
+
+@pytest.fixture
+def dead_url() -> str:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{sock.getsockname()[1]}/v1"
+
+
+async def seconds(work: Any) -> tuple[float, Any]:
+    began = time.monotonic()
+    result = await work
+    return time.monotonic() - began, result
+
+
+async def test_b72_a_dead_upstream_is_told_at_once_and_given_up_in_time(start, dead_url, caplog):
+    caplog.set_level(logging.INFO)
+    server = await start("openai_model", **block(dead_url))
+    waiting = asyncio.create_task(seconds(server.post("/v1/responses", ASK)))
+    await asyncio.sleep(0.3)
+    told = [record.getMessage() for record in caplog.records if "openai_base_url" in record.getMessage()]
+    assert len(told) == 1
+    assert dead_url in told[0] and "0.6 s" in told[0]
+    took, (status, answer) = await waiting
+    assert status == 500 and 0.5 <= took < 5
+    assert dead_url in answer and "`openai_base_url` has not been reachable for 0.6 s" in answer
+
+    took, (status, answer) = await seconds(server.post("/v1/responses", ASK))
+    assert status == 500 and took < 0.3
+    assert "calls fail at once until it is back" in answer
+
+
+async def test_13_2_an_upstream_that_was_given_up_is_found_again(start, dead_url, upstream, monkeypatch):
+    monkeypatch.setattr(breaker, "PROBE_SECONDS", 0.3)
+    server = await start("openai_model", **block(dead_url, upstream_unreachable_seconds=0))
+    assert (await server.post("/v1/responses", ASK))[0] == 500
+
+    knocks = 0
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal knocks
+        knocks += 1
+        await asyncio.sleep(0.4)  # looking takes a while: nobody else may look meanwhile
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert b"POST /v1/responses" in head
+        body = b'{"id": "r", "object": "response", "output": []}'
+        writer.write(
+            b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%s" % (len(body), body)
+        )
+        await writer.drain()
+        writer.close()
+
+    port = int(dead_url.split(":")[2].partition("/")[0])
+    async with await asyncio.start_server(refuse, "127.0.0.1", port):
+        await asyncio.sleep(0.35)
+        answers = await asyncio.gather(*(server.post("/v1/responses", ASK) for _ in range(8)))
+        assert sorted(status for status, _ in answers) == [200] + [500] * 7
+        assert knocks == 1
+        answers = await asyncio.gather(*(server.post("/v1/responses", ASK) for _ in range(3)))
+        assert {status for status, _ in answers} == {200}
+
+
+async def test_calls_that_wait_for_the_same_dead_upstream_are_given_up_together(start, dead_url):
+    server = await start("openai_model", **block(dead_url))
+    first = asyncio.create_task(seconds(server.post("/v1/responses", ASK)))
+    await asyncio.sleep(0.4)
+    took, (status, _) = await seconds(server.post("/v1/responses", ASK))
+    assert status == 500 and took < 0.5, "it does not wait its own 0.6 s"
+    assert (await first)[1][0] == 500
+
+
+async def test_b43_model_traffic_and_the_probe_use_the_proxy_that_the_setting_names(start, upstream):
+    server = await start("openai_model", **block("http://model.invalid/v1", upstream_proxy=upstream.origin))
+    assert (await server.post("/v1/responses", ASK))[0] == 200
+    assert upstream.asked[0].headers["host"] == "model.invalid"
+    (state,) = (await server.get("/gymctl/upstream"))[1]
+    assert (state["state"], state["url"]) == ("answering", "http://model.invalid/v1")
+
+
+async def test_b43_without_the_setting_the_environment_leads_nowhere(start, upstream, monkeypatch, dead_url):
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"):
+        monkeypatch.setenv(name, dead_url.removesuffix("/v1"))
+    server = await start("openai_model", **block(upstream.url))
+    assert (await server.post("/v1/responses", ASK))[0] == 200
+    (state,) = (await server.get("/gymctl/upstream"))[1]
+    assert state["state"] == "answering"
+
+
+async def test_a_user_name_in_the_url_and_a_key_are_refused_at_the_start(start, upstream):
+    url = upstream.url.replace("http://", "http://me:secret-password@")
+    with pytest.raises(ConfigError, match="`openai_base_url` holds a user name") as caught:
+        await start("openai_model", **block(url))
+    assert "secret-password" not in str(caught.value) + str(caught.value.hint)
+
+
+async def test_a_user_name_in_the_url_works_without_a_key_and_is_never_told(start, upstream, reply):
+    url = upstream.url.replace("http://", "http://me:secret-password@")
+    server = await start("openai_model", **block(url, openai_api_key=""))
+    assert (await server.post("/v1/responses", ASK))[0] == 200
+    assert upstream.asked[0].headers["authorization"].startswith("Basic ")
+    assert "secret-password" not in str(await server.get("/gymctl/upstream"))
+    upstream.always = reply(is_dropped=True)
+    assert "secret-password" not in str(await server.post("/v1/responses", ASK))
+
+
+async def test_b68_the_workers_of_a_model_server_share_the_pool(upstream, reply):
+    upstream.always = reply(delay=0.05)
+    async with Transport(Pool(limit_per_host=8), workers=4) as transport:
+        endpoint = Upstream(transport, upstream.url)
+        await asyncio.gather(*(endpoint.post("/responses", b"{}") for _ in range(10)))
+    assert upstream.peak == 2
+
+
+async def test_b69_cancelled_waiters_neither_block_the_pool_nor_let_others_starve(upstream, reply):
+    upstream.always = reply(delay=0.01)
+    async with Transport(Pool(limit=2)) as transport:
+        endpoint = Upstream(transport, upstream.url)
+        calls = [asyncio.create_task(seconds(endpoint.post("/responses", b"{}"))) for _ in range(200)]
+        await asyncio.sleep(0.05)
+        for call in random.Random(1).sample(calls[20:], 60):
+            call.cancel()
+        async with asyncio.timeout(20):
+            done = await asyncio.gather(*calls, return_exceptions=True)
+        waits = [entry[0] for entry in done if isinstance(entry, tuple)]
+        assert len(waits) == 140
+        assert upstream.peak <= 2
+        assert max(waits) < 5 * sum(waits) / len(waits)
+        async with asyncio.timeout(20):
+            await asyncio.gather(*(endpoint.post("/responses", b"{}") for _ in range(50)))
+
+
+async def test_b70_a_peer_that_vanished_is_noticed_by_the_kernel_within_two_minutes(upstream, monkeypatch):
+    made: list[socket.socket] = []
+    original = Transport._socket
+
+    def remembered(self: Transport, address: Any) -> socket.socket:
+        made.append(original(self, address))
+        return made[-1]
+
+    monkeypatch.setattr(Transport, "_socket", remembered)
+    async with Transport() as transport:
+        await Upstream(transport, upstream.url).post("/responses", b"{}")
+        (used,) = made
+        assert used.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        idle, interval, probes = (
+            used.getsockopt(socket.IPPROTO_TCP, getattr(socket, name))
+            for name in ("TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT")
+        )
+    assert 0 < idle + interval * probes <= 120
+
+
+async def test_b71_a_long_generation_is_not_cut(upstream, reply, monkeypatch):
+    """aiohttp's own total limit of 300 s, made short here, must not come back on any path."""
+    monkeypatch.setattr(aiohttp.client, "DEFAULT_TIMEOUT", aiohttp.ClientTimeout(total=0.2))
+    upstream.always = reply(delay=0.5)
+    async with Transport() as transport:
+        assert (await Upstream(transport, upstream.url).post("/responses", b"{}")).status == 200
+        assert (await transport.call("POST", f"{upstream.url}/responses", b"{}")).status == 200
+
+
+async def test_b73_overload_is_no_reason_to_storm(start, upstream, reply):
+    rows = 8
+    upstream.plan(*(reply(429, headers={"retry-after": "1"}) for _ in range(rows)))
+    upstream.plan(*(reply(503) for _ in range(rows)))
+    upstream.always = reply(400)
+    server = await start("openai_model", **block(upstream.url, upstream_dialect="responses"))
+    answers = await asyncio.gather(
+        *(server.post("/v1/responses", {"input": f"row {n}"}) for n in range(rows))
+    )
+    assert {status for status, _ in answers} == {500}
+    asked: dict[str, list[float]] = {}
+    for entry in upstream.asked:
+        asked.setdefault(entry.json["input"], []).append(entry.at)
+    assert all(len(times) == 3 for times in asked.values()), "all tries of a row, whatever their reasons"
+    firsts = [times[1] - times[0] for times in asked.values()]
+    seconds_ = [times[2] - times[1] for times in asked.values()]
+    assert min(firsts) >= 0.95 and max(firsts) - min(firsts) > 0.01, "as asked for, and spread"
+    assert min(seconds_) >= 0.95, "the second pause is longer than the first would have been"
+
+
+async def test_b73_a_request_that_is_wrong_is_asked_once(start, upstream, reply):
+    upstream.always = reply(400)
+    server = await start("openai_model", **block(upstream.url))
+    assert (await server.post("/v1/responses", ASK))[0] == 500
+    assert upstream.posts() == 1
