@@ -60,7 +60,7 @@ class ResponsesCreateParams(_Params):
     """`POST /v1/responses`, and `responses_create_params` of a row once its input is known."""
 
     input: str | list[InputItem]
-    background: bool = False
+    background: bool | None = None
     context_management: list[JsonObject] | None = None
     conversation: str | JsonObject | None = None
     include: list[str] | None = None
@@ -154,9 +154,9 @@ def _sum(left: int | None, right: int | None) -> int | None:
 
 
 class Usage(BaseModel):
-    """Token counts of one or more model calls."""
+    """Token counts of one or more model calls; counts that only some upstreams know are kept."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, extra="allow")
 
     input_tokens: int = 0
     input_tokens_details: InputTokensDetails = InputTokensDetails()
@@ -175,6 +175,27 @@ class Usage(BaseModel):
         }  # some upstreams send null for the whole object
         return cls.model_validate({**usage, **details})
 
+    @classmethod
+    def total(cls, calls: Sequence[Usage | None]) -> Usage | None:
+        """All calls together. Where some did not tell their usage, the sum is that of the others, its details
+        are unknown, and `usage_incomplete` says so; None if none told it."""
+        known = [usage for usage in calls if usage is not None]
+        if not known:
+            return None
+        total = known[0]
+        for usage in known[1:]:
+            total += usage
+        if len(known) == len(calls):
+            return total
+        return cls.model_validate(
+            {
+                **total.model_dump(),
+                "input_tokens_details": {},
+                "output_tokens_details": {},
+                "usage_incomplete": True,
+            }
+        )
+
     def __add__(self, other: Usage) -> Usage:
         """Counts add; a detail is unknown (null) as soon as one addend does not know it."""
         return Usage(
@@ -191,7 +212,19 @@ class Usage(BaseModel):
                 )
             ),
             total_tokens=self.total_tokens + other.total_tokens,
+            **_summed_extras(self.model_extra or {}, other.model_extra or {}),
         )
+
+
+def _summed_extras(left: Mapping[str, Any], right: Mapping[str, Any]) -> JsonObject:
+    summed: JsonObject = {}
+    for key in {**left, **right}:
+        mine, theirs = left.get(key), right.get(key)
+        if isinstance(mine, int | float) and isinstance(theirs, int | float):
+            summed[key] = mine + theirs
+        else:
+            summed[key] = None
+    return summed
 
 
 def drop_nulls(params: JsonObject) -> JsonObject:

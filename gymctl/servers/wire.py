@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, TypeVar
 
 import orjson
@@ -36,11 +37,26 @@ def loads(body: bytes) -> Any:
 
 
 def dumps(value: Any) -> bytes:
-    """JSON of plain values and of models inside them; the standard encoder takes what orjson refuses."""
+    """JSON of plain values and of models inside them; the standard encoder takes what orjson refuses.
+
+    Half an emoji becomes the replacement character, two halves that meet become one: no reader refuses it.
+    """
     try:
         return orjson.dumps(value, default=_plain, option=orjson.OPT_NON_STR_KEYS)
     except orjson.JSONEncodeError:
-        return json.dumps(value, default=_plain, separators=(",", ":")).encode()
+        text = json.dumps(value, default=_plain, separators=(",", ":"))
+        return _ESCAPE.sub(_without_lone_half, text).encode()
+
+
+_ESCAPE = re.compile(
+    r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[dD][89a-fA-F][0-9a-fA-F]{2}|.)"
+)
+"""A pair of surrogates, a surrogate without its other half, or any other escape (which starts none)."""
+
+
+def _without_lone_half(escape: re.Match[str]) -> str:
+    text = escape.group()
+    return "\\ufffd" if len(text) == 6 and text[1] == "u" else text
 
 
 def _plain(value: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 
 from gymctl.contract.responses import TOKEN_FIELDS, JsonObject
 from gymctl.servers.dialects.errors import ConversionError
+from gymctl.servers.dialects.token_fields import bundle
 
 _SAME = (
     "metadata",
@@ -61,6 +62,8 @@ def responses_params(chat: Mapping[str, Any]) -> JsonObject:
         params["tools"] = [_unnest(tool) for tool in chat["tools"]]
     if chat.get("tool_choice") is not None:
         params["tool_choice"] = _choice(chat["tool_choice"])
+    if chat.get("logprobs"):
+        params["include"] = ["message.output_text.logprobs"]
     return params
 
 
@@ -90,7 +93,7 @@ def _items(message: Mapping[str, Any]) -> list[JsonObject]:
             {
                 "type": "function_call_output",
                 "call_id": message.get("tool_call_id"),
-                "output": _plain(content),
+                "output": _tool_output(content),
             }
         ]
     if role == "assistant":
@@ -100,17 +103,33 @@ def _items(message: Mapping[str, Any]) -> list[JsonObject]:
     return [{"type": "message", "role": role, "content": content}]
 
 
+def _tool_output(content: Any) -> str | list[JsonObject]:
+    if content is None or isinstance(content, str):
+        return content or ""
+    return [_part(part) for part in content]
+
+
 def _assistant_items(message: Mapping[str, Any]) -> list[JsonObject]:
     items: list[JsonObject] = []
+    if thought := message.get("reasoning_content") or message.get("reasoning"):
+        summary = [{"type": "summary_text", "text": thought}]
+        items.append({"type": "reasoning", "id": f"rs_{uuid.uuid4().hex}", "summary": summary})
     text, refusal = _plain(message.get("content")), message.get("refusal")
     parts: list[JsonObject] = [{"type": "output_text", "text": text, "annotations": []}] if text else []
     if refusal:
         parts.append({"type": "refusal", "refusal": refusal})
     if parts:
         items.append({"type": "message", "role": "assistant", "content": parts})
-    for call in message.get("tool_calls") or ():
-        items.append({"type": "function_call", "call_id": call["id"], **call["function"]})
+    items += [_call_item(call) for call in message.get("tool_calls") or ()]
+    if items and (token_ids := bundle(message, "an assistant message")) is not None:
+        items[-1].update(token_ids)
     return items
+
+
+def _call_item(call: Mapping[str, Any]) -> JsonObject:
+    if call.get("type") == "custom":
+        return {"type": "custom_tool_call", "call_id": call["id"], **call["custom"]}
+    return {"type": "function_call", "call_id": call["id"], **call["function"]}
 
 
 def _plain(content: Any) -> str:
@@ -147,7 +166,9 @@ def completion(response: Mapping[str, Any]) -> JsonObject:
         "object": "chat.completion",
         "created": int(response.get("created_at") or time.time()),
         "model": response.get("model"),
-        "choices": [{"index": 0, "message": message, "finish_reason": finish, "logprobs": None}],
+        "choices": [
+            {"index": 0, "message": message, "finish_reason": finish, "logprobs": _logprobs(response)}
+        ],
         "usage": _usage(response.get("usage")),
     }
 
@@ -166,8 +187,22 @@ def _collect(item: Mapping[str, Any], message: JsonObject, calls: list[JsonObjec
     elif kind == "function_call":
         function = {"name": item.get("name"), "arguments": item.get("arguments") or ""}
         calls.append({"id": item.get("call_id"), "type": "function", "function": function})
+    elif kind == "custom_tool_call":
+        custom = {"name": item.get("name"), "input": item.get("input") or ""}
+        calls.append({"id": item.get("call_id"), "type": "custom", "custom": custom})
     else:
         raise ConversionError(f"an output item of type {kind!r} has no counterpart in chat completions")
+
+
+def _logprobs(response: Mapping[str, Any]) -> JsonObject | None:
+    tokens = [
+        token
+        for item in response.get("output") or ()
+        if item.get("type") == "message"
+        for part in item.get("content") or ()
+        for token in part.get("logprobs") or ()
+    ]
+    return {"content": tokens, "refusal": None} if tokens else None
 
 
 def _usage(usage: Mapping[str, Any] | None) -> JsonObject | None:

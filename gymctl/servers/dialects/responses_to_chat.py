@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gymctl.contract.responses import TOKEN_FIELDS, JsonObject
+from gymctl.contract.responses import JsonObject
 from gymctl.servers.dialects import reasoning
 from gymctl.servers.dialects.errors import ConversionError
+from gymctl.servers.dialects.token_fields import bundle
 
 _WITHOUT_COUNTERPART = (
     "background",
@@ -32,6 +33,9 @@ _SAME = (
     "top_p",
     "user",
 )
+
+UPSTREAM_CALL_ID = "upstream_call_id"
+"""On a `function_call` item: the id that the upstream gave, where it was not unique in the conversation."""
 
 
 def chat_request(params: Mapping[str, Any], *, keep_token_ids: bool = False) -> JsonObject:
@@ -163,6 +167,8 @@ class _Conversation:
         self._messages: list[JsonObject] = []
         self._assistant: JsonObject | None = None
         self._keep_token_ids = keep_token_ids
+        self._upstream_ids: dict[str, str] = {}
+        """Of calls whose id we had to change: what the upstream called them."""
 
     def finished(self) -> list[JsonObject]:
         self._flush()
@@ -176,15 +182,9 @@ class _Conversation:
             thoughts = [summary.get("text") or "" for summary in item.get("summary") or ()]
             self._turn(item)["text"] += reasoning.wrap(thoughts)
         elif kind == "function_call":
-            self._turn(item)["calls"].append(_call(item))
-        elif kind == "function_call_output":
-            self._append(
-                {
-                    "role": "tool",
-                    "tool_call_id": item.get("call_id"),
-                    "content": _tool_text(item.get("output")),
-                }
-            )
+            self._turn(item)["calls"].append(self._call(item))
+        elif kind == "function_call_output" or (kind == "message" and item.get("role") == "tool"):
+            self._append(self._tool_message(item))
         elif kind == "message":
             self._append(_message(item))
         else:
@@ -195,7 +195,7 @@ class _Conversation:
         turn = self._turn(item)
         content = item.get("content") or ""
         for part in [{"type": "output_text", "text": content}] if isinstance(content, str) else content:
-            if part.get("type") in ("output_text", "input_text"):
+            if part.get("type") in ("output_text", "input_text", "text"):
                 turn["text"] += part.get("text") or ""
             elif part.get("type") == "refusal":
                 turn["refusal"] = (turn["refusal"] or "") + (part.get("refusal") or "")
@@ -203,13 +203,41 @@ class _Conversation:
                 raise ConversionError(
                     f"an assistant part of type {part.get('type')!r} has no counterpart in chat"
                 )
+        if item.get("refusal"):
+            turn["refusal"] = (turn["refusal"] or "") + item["refusal"]
+        # The shape that chat gives to calls; some datasets mix it into Responses input.
+        turn["calls"] += item.get("tool_calls") or ()
 
     def _turn(self, item: Mapping[str, Any]) -> JsonObject:
         if self._assistant is None:
             self._assistant = {"text": "", "refusal": None, "calls": [], "token_ids": {}}
-        if self._keep_token_ids and all(item.get(field) is not None for field in TOKEN_FIELDS):
-            self._assistant["token_ids"] = {field: item[field] for field in TOKEN_FIELDS}
+        if self._keep_token_ids and (token_ids := bundle(item, "a replayed item")) is not None:
+            self._assistant["token_ids"] = token_ids
         return self._assistant
+
+    def _call(self, item: Mapping[str, Any]) -> JsonObject:
+        if item.get("namespace") is not None:
+            raise ConversionError("`namespace` of a function call has no counterpart in chat completions")
+        call_id = item.get("call_id")
+        if call_id is not None and item.get(UPSTREAM_CALL_ID) is not None:
+            self._upstream_ids[call_id] = item[UPSTREAM_CALL_ID]
+        function = {"name": item.get("name"), "arguments": item.get("arguments") or ""}
+        return {
+            "id": self._upstream_ids.get(call_id or "", call_id),
+            "type": "function",
+            "function": function,
+        }
+
+    def _tool_message(self, item: Mapping[str, Any]) -> JsonObject:
+        _refuse_phase(item)
+        call_id = item.get("call_id") or item.get("tool_call_id")
+        output = item.get("output") if item.get("type") == "function_call_output" else item.get("content")
+        content = _tool_content(output, call_id)
+        return {
+            "role": "tool",
+            "tool_call_id": self._upstream_ids.get(call_id or "", call_id),
+            "content": content,
+        }
 
     def _append(self, message: JsonObject) -> None:
         self._flush()
@@ -232,19 +260,9 @@ def _refuse_phase(item: Mapping[str, Any]) -> None:
         raise ConversionError("`phase` of a message has no counterpart in chat completions")
 
 
-def _call(item: Mapping[str, Any]) -> JsonObject:
-    if item.get("namespace") is not None:
-        raise ConversionError("`namespace` of a function call has no counterpart in chat completions")
-    function = {"name": item.get("name"), "arguments": item.get("arguments") or ""}
-    return {"id": item.get("call_id"), "type": "function", "function": function}
-
-
 def _message(item: Mapping[str, Any]) -> JsonObject:
     _refuse_phase(item)
     role, content = item["role"], item.get("content")
-    if role == "tool":
-        call_id = item.get("tool_call_id") or item.get("call_id")
-        return {"role": role, "tool_call_id": call_id, "content": _tool_text(content)}
     if role not in ("user", "system", "developer"):
         raise ConversionError(f"a message of role {role!r} has no counterpart in chat completions")
     return {
@@ -253,17 +271,18 @@ def _message(item: Mapping[str, Any]) -> JsonObject:
     }
 
 
-def _tool_text(output: Any) -> str:
-    if isinstance(output, str):
-        return output
-    texts = []
-    for part in output or ():
+def _tool_content(output: Any, call_id: str | None) -> str | list[JsonObject]:
+    """Text, or a list of text parts where there are several; anything else is refused."""
+    if output is None or isinstance(output, str):
+        return output or ""
+    for part in output:
         if part.get("type") not in ("input_text", "output_text", "text"):
             raise ConversionError(
-                f"a tool output part of type {part.get('type')!r} has no counterpart in chat"
+                f"the output of call {call_id!r} holds a part of type {part.get('type')!r}, "
+                "which has no counterpart in a chat tool message"
             )
-        texts.append(part.get("text") or "")
-    return "".join(texts)
+    parts: list[JsonObject] = [{"type": "text", "text": part.get("text") or ""} for part in output]
+    return parts if len(parts) > 1 else "".join(part["text"] for part in parts)
 
 
 def _part(part: Mapping[str, Any]) -> JsonObject:

@@ -55,12 +55,12 @@ class SimpleAgent(AgentServer):
         given = params["input"]
         conversation = [{"role": "user", "content": given}] if isinstance(given, str) else list(given)
         produced: list[dict[str, Any]] = []
-        usage: Usage | None = None
+        usages: list[Usage | None] = []
         steps = 0
         while True:
             response = await self._ask({**params, "input": conversation + produced}, turn)
             steps += 1
-            usage = _total(usage, Usage.of(response))
+            usages.append(Usage.of(response))
             produced += response["output"]
             calls = function_calls(response)
             if _is_finished(response, calls) or not self.config.execute_tools:
@@ -69,6 +69,7 @@ class SimpleAgent(AgentServer):
                 produced.append(await self._run_tool(call, turn))
             if self.config.max_steps is not None and steps >= self.config.max_steps:
                 break
+        usage = Usage.total(usages)
         return {**response, "output": produced, "usage": None if usage is None else usage.model_dump()}
 
     async def _ask(self, params: dict[str, Any], turn: Turn) -> dict[str, Any]:
@@ -113,12 +114,6 @@ class SimpleAgent(AgentServer):
         )
         turn.resources_cookies.update(answer.cookies)
         return answer.body.decode("utf-8", "replace")
-
-
-def _total(so_far: Usage | None, step: Usage | None) -> Usage | None:
-    if so_far is None or step is None:
-        return so_far or step
-    return so_far + step
 
 
 def _is_finished(response: dict[str, Any], calls: list[dict[str, Any]]) -> bool:

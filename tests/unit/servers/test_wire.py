@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,7 +35,20 @@ def test_huge_integers_keep_their_digits():
 def test_nan_and_lone_surrogates_are_read():
     assert math.isnan(loads(b'{"x": NaN}')["x"])
     assert loads(b'"\\ud800"') == "\ud800"
-    assert json.loads(dumps({"x": "\ud800"})) == {"x": "\ud800"}
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("ok \ud83d", "ok \ufffd"),
+        ("\ude00 ok", "\ufffd ok"),
+        ("a\ud83d" + "\ude00b", "a\U0001f600b"),
+        ("\ud83d\ud83d\ude00", "\ufffd\U0001f600"),
+        ("\\ud83d \ud83d", "\\ud83d \ufffd"),
+    ],
+)
+def test_b93_half_an_emoji_is_written_so_that_strict_readers_take_it(text, written):
+    assert orjson.loads(dumps({"x": text})) == {"x": written}
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"{'a': 1}", b"\xff", b"[1] 2"])
