@@ -101,11 +101,11 @@ def _confirm_secrets() -> None:
 
 
 def _print(config: Config, console: Console, *, as_json: bool, show_secrets: bool) -> None:
-    from gymctl.config.tree.masking import mask, redact
+    from gymctl.config.tree.masking import mask
     from gymctl.config.tree.writing import as_yaml
 
     for warning in config.warnings:
-        console.insist(f"warning: {redact(warning, config.secrets)}")
+        console.insist(f"warning: {warning}")
     console.say(config_check.files_in_order(config))
     document = config.document if show_secrets else mask(config.document, config.secrets)
     if as_json:

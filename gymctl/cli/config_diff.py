@@ -44,12 +44,11 @@ def command(
 
 def _loaded(chosen: flags.Chosen, side: str, console: Console) -> Config:
     from gymctl.config.load import load
-    from gymctl.config.tree.masking import redact
 
     given = {**chosen.given, "tokens": [side, *(chosen.given.get("tokens") or ())]}
     loaded = load(flags.selection(**given, needs_model=False))
     for warning in loaded.warnings:
-        console.insist(f"warning: {side}: {redact(warning, loaded.secrets)}")
+        console.insist(f"warning: {side}: {warning}")
     return loaded
 
 

@@ -32,14 +32,13 @@ def command(
     import asyncio
 
     from gymctl.config.load import load
-    from gymctl.config.tree.masking import redact
     from gymctl.paths import ProjectPaths
     from gymctl.runtime import composefile
 
     console = Console(is_quiet=quiet)
     loaded = load(chosen.selection())
     for warning in loaded.warnings:
-        console.insist(f"warning: {redact(warning, loaded.secrets)}")
+        console.insist(f"warning: {warning}")
     python, has_start_interval, note = asyncio.run(_facts(loaded))
     text = composefile.preview(loaded, python, has_start_interval=has_start_interval)
     if output is None:

@@ -32,7 +32,7 @@ from gymctl.config.shaping.shape import Shaped, shape
 from gymctl.config.shaping.writers import Writers
 from gymctl.config.sources import Selection, Sources
 from gymctl.config.tree import interpolation
-from gymctl.config.tree.masking import secrets_of
+from gymctl.config.tree.masking import redact, secrets_of
 from gymctl.config.tree.origins import Origins
 from gymctl.contract.servers import HEAD_PORT, ServerKind
 from gymctl.errors import ConfigError
@@ -100,6 +100,7 @@ def _examined(
     classes = ServerClasses()
     server_keys.check(servers.values(), origins, classes, problems)
     selected = read.included.selected
+    secrets = secrets_of(document)
     return Config(
         project=project.project_name(project.display_name(selected), cwd, selected, selection.project),
         servers=servers,
@@ -112,8 +113,8 @@ def _examined(
         search_roots=roots.folders,
         origins=origins.flat(document),
         writers=Writers(shaped.layers, document, shaped.changes),
-        secrets=secrets_of(document),
-        warnings=tuple(problems.warnings),
+        secrets=secrets,
+        warnings=tuple(redact(warning, secrets) for warning in problems.warnings),
         unstartable=tuple(server_keys.unset(servers.values(), origins, classes)),
         includes=read.included.below,
     )

@@ -145,5 +145,6 @@ class Config:
     unstartable: tuple[ConfigError, ...] = ()
     """What keeps a server from starting: fields that it needs and nobody set. Raised when one is started."""
     warnings: tuple[str, ...] = ()
+    """Without secrets."""
     includes: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """By the name of a config file: the files that it includes, at any depth."""

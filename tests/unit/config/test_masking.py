@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from gymctl.config.load import load
+from gymctl.config.sources import Selection
 from gymctl.config.tree.masking import MASK, mask, redact, secrets_of
 
 
@@ -111,3 +113,13 @@ def test_the_original_is_left_alone() -> None:
 
 def test_a_loaded_config_carries_its_secrets(stack) -> None:
     assert stack.load("model.yaml", "weather.yaml").secrets == {"sk-test-0001"}
+
+
+def test_warnings_of_a_loaded_configuration_hold_no_secret(stack) -> None:
+    """Every command prints them; the name of a key may be what another key hides."""
+    stack.write("env.yaml", "policy_base_url: http://127.0.0.1:9/v1\npolicy_api_key: sk-canary-0001\n")
+    stack.write("odd.yaml", "sk-canary-0001: {responses_api_models: {}}\n")
+    selection = Selection(config=("model.yaml", "weather.yaml", "odd.yaml"))
+    config = load(selection, cwd=stack.folder, environ={})
+    assert any("`****`" in warning for warning in config.warnings)
+    assert not any("sk-canary" in warning for warning in config.warnings)
