@@ -9,12 +9,10 @@ from typing import Any
 
 import orjson
 import pytest
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
 
-from gymctl.servers.inprocess import serving, serving_folder
+from gymctl import testing
+from gymctl.testing import ScriptedModel, message, serving
+from gymctl.testing.scripted import Script
 from gymctl.transport import Answer, Transport
 
 IMAGES = Path(__file__).parent
@@ -32,7 +30,8 @@ async def start() -> AsyncIterator[Start]:
             settings: Mapping[str, Any] | None = None,
             neighbours: Mapping[str, str] | None = None,
         ) -> str:
-            return await stack.enter_async_context(serving_folder(IMAGES / image, name, settings, neighbours))
+            made = serving(IMAGES / image, settings, name=name, servers=neighbours)
+            return (await stack.enter_async_context(made)).url
 
         yield begin
 
@@ -60,63 +59,19 @@ def client(transport: Transport) -> Client:
     return Client(transport)
 
 
-class FakeModel:
-    """Answers `/v1/responses` with the outputs of a script, one per call; remembers what it was asked."""
-
-    def __init__(self, script: Callable[[dict[str, Any], int], Any]) -> None:
-        self.script = script
-        self.requests: list[dict[str, Any]] = []
-        self.paths: list[str] = []
-        self.cookies: list[dict[str, str]] = []
-        self.url = ""
-
-    async def answer(self, request: Request) -> Response:
-        body = await request.json()
-        self.requests.append(body)
-        self.paths.append(request.url.path)
-        self.cookies.append(dict(request.cookies))
-        output = self.script(body, len(self.requests))
-        if isinstance(output, Response):
-            return output
-        usage = {
-            "input_tokens": 10,
-            "input_tokens_details": {"cached_tokens": 0},
-            "output_tokens": 5,
-            "output_tokens_details": {"reasoning_tokens": None},
-            "total_tokens": 15,
-        }
-        response = {"id": f"resp_{len(self.requests)}", "object": "response", "usage": usage}
-        answer = JSONResponse({**response, **(output if isinstance(output, dict) else {"output": output})})
-        answer.set_cookie("Fake___policy_model", f"m{len(self.requests)}", path="/")
-        return answer
-
-
 @pytest.fixture
-async def fake_model() -> AsyncIterator[Callable[..., Awaitable[FakeModel]]]:
-    """`await fake_model(lambda body, call: [...])`: `call` counts from 1."""
+async def fake_model() -> AsyncIterator[Callable[[Script], Awaitable[ScriptedModel]]]:
+    """`await fake_model(lambda body, call: [...])`, or a list of answers: see `gymctl.testing.scripted`."""
     async with AsyncExitStack() as stack:
 
-        async def begin(script: Callable[[dict[str, Any], int], Any]) -> FakeModel:
-            model = FakeModel(script)
-            app = Starlette(routes=[Route("/{path:path}", model.answer, methods=["POST"])])
-            model.url = await stack.enter_async_context(serving(app))
-            return model
+        async def begin(script: Script) -> ScriptedModel:
+            return await stack.enter_async_context(ScriptedModel(script))
 
         yield begin
 
 
-def message(text: str) -> dict[str, Any]:
-    return {
-        "id": "msg_1",
-        "type": "message",
-        "role": "assistant",
-        "status": "completed",
-        "content": [{"type": "output_text", "text": text, "annotations": []}],
-    }
-
-
 def call(name: str, arguments: str, call_id: str = "call_1") -> dict[str, Any]:
-    return {"type": "function_call", "id": "fc_1", "call_id": call_id, "name": name, "arguments": arguments}
+    return testing.call(name, arguments, call_id=call_id)
 
 
 @pytest.fixture

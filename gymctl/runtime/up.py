@@ -66,6 +66,7 @@ async def bring_up(
     config: Config,
     *,
     choice: RuntimeChoice = "auto",
+    launcher: Launcher | None = None,
     reporter: Reporter,
     base: Path | None = None,
     concurrency: int = 0,
@@ -74,6 +75,7 @@ async def bring_up(
 ) -> RunningProject:
     """Start the project and return when it is ready; one that is up and unchanged is returned as it is.
 
+    launcher: starts the servers in its own way, instead of the one that `choice` names.
     concurrency: connections that the caller means to hold; checked against what the engine survives.
     use: how the caller holds the project beyond the start; servers that others rely on are not changed.
     is_head_movable: nobody looks for the head at the default port, so it may be another one.
@@ -86,7 +88,7 @@ async def bring_up(
         if use is None:
             used.sign("up")
         known = state.load(paths)
-        launcher = await choose(choice, reporter, paths, known)
+        launcher = launcher or await choose(choice, reporter, paths, known)
         previous = await asyncio.to_thread(_previous, known, paths, launcher.name)
         if previous is not None and previous.runtime != launcher.name:
             raise PrerequisiteError(

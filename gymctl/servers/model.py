@@ -39,7 +39,7 @@ class ModelServer(Server):
     Parameters reach `responses` and `chat` checked and without nulls.
     """
 
-    prefix = PrefixRule.ANY_PATH_AND_CAPTURE
+    prefix: ClassVar[PrefixRule] = PrefixRule.ANY_PATH_AND_CAPTURE
     reasoning: ClassVar[chat_to_responses.ReasoningRule] = "parse"
     """What becomes of reasoning when a chat answer is translated to a Response."""
     keeps_token_ids: ClassVar[bool] = False

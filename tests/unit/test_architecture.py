@@ -25,6 +25,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "runtime": {"compose", "images", "config", "contract", "engine"},
     "rollouts": {"metrics", "contract"},
     "cli": {"rollouts", "metrics", "runtime", "images", "compose", "config", "contract", "engine"},
+    "testing": {"runtime", "rollouts", "metrics", "config", "engine", "servers", "contract"},
     "errors": set(),
     "paths": set(),
     "transport": {"contract"},
@@ -46,6 +47,7 @@ CONFIG_LADDER = (
 CONTAINER_HALF = {"contract", "metrics", "servers", "errors", "paths", "transport"}
 # A distribution whose import name differs from its own name.
 IMPORT_NAMES = {
+    "pytest-asyncio": "pytest_asyncio",
     "hydra-core": "hydra",
     "pyyaml": "yaml",
     "python-on-whales": "python_on_whales",
@@ -221,7 +223,7 @@ def test_a_wrong_import_is_found(tmp_path: Path) -> None:
 
 
 def test_host_dependencies_are_what_the_host_half_imports(project: dict[str, object]) -> None:
-    imported = third_party(PACKAGE, None, but=frozenset({"servers"}))
+    imported = third_party(PACKAGE, None, but=frozenset({"servers", "testing"}))
     dependencies = declared(project["dependencies"])  # type: ignore[arg-type]
     assert imported == dependencies
 
@@ -230,6 +232,16 @@ def test_container_packages_are_what_the_container_half_imports(project: dict[st
     imported = third_party(PACKAGE, CONTAINER_HALF)
     extras: dict[str, list[str]] = project["optional-dependencies"]  # type: ignore[assignment]
     assert imported == declared(extras["servers"]) - USED_WITHOUT_IMPORT
+
+
+def test_testing_imports_what_its_extra_brings(project: dict[str, object]) -> None:
+    extras: dict[str, list[str]] = project["optional-dependencies"]  # type: ignore[assignment]
+    brought = declared([*project["dependencies"], *extras["servers"], *extras["testing"]])  # type: ignore[misc]
+    imported = third_party(PACKAGE, {"testing"})
+    assert imported - declared(project["dependencies"]) - declared(extras["servers"]) == (  # type: ignore[arg-type]
+        declared(extras["testing"]) - {"gymctl"}
+    )
+    assert imported <= brought
 
 
 def test_an_undeclared_import_is_found(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ async def test_run_plays_tools_and_returns_the_verdict(desk, client, items):
         "function_call",
         "function_call_output",
     ]
-    assert model.cookies[1]["Fake___policy_model"] == "m1"
+    assert model.asked[1].session_id == model.asked[0].session_id
 
 
 async def test_64_rollouts_at_once_keep_their_counts_apart(desk, client, items):
@@ -224,7 +224,7 @@ async def test_responses_alone_hands_back_every_cookie(desk, client, items):
     assert answer.cookies.keys() == {
         "Other___x",
         "Weather___wx_tools",
-        "Fake___policy_model",
+        "ScriptedModel___policy_model",
         "SimpleAgent___desk_agent",
     }
     assert set(model.paths) == {"/ng-rollout/0-7/v1/responses"}

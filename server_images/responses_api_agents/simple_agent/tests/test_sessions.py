@@ -58,7 +58,7 @@ async def test_a_session_plays_with_its_granted_tools_and_returns_their_cookies(
         "function_call_output",
         "message",
     ]
-    assert turn.cookies.keys() == {"Fake___policy_model", "SimpleAgent___desk_agent"}
+    assert turn.cookies.keys() == {"ScriptedModel___policy_model", "SimpleAgent___desk_agent"}
     assert set(model.paths) == {"/ng-rollout/0-0/v1/responses"}
 
     receipts = [
