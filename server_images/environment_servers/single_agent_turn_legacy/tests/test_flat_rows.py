@@ -6,7 +6,11 @@ import json
 from typing import Any
 
 import pytest
+from starlette.applications import Starlette
 from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+from gymctl.servers.inprocess import serving
 
 IMAGE = "environment_servers/single_agent_turn_legacy"
 BLOCK = {
@@ -136,13 +140,19 @@ async def test_malformed_params_are_422_at_their_place_in_the_row(desk, client, 
         ({"task_source": "desk_environment_server", "instance_id": "i"}, ("desk_environment_server", "i")),
     ],
 )
-async def test_task_and_taskset_are_named_by_the_row(start, fake_model, client, items, fields, wanted):
+async def test_task_and_taskset_are_named_by_the_row(start, client, fields, wanted):
     """Seen by a resources server that refuses every seed."""
-    tools = await fake_model(lambda body, call: JSONResponse({"detail": "no"}, status_code=400))
-    url = await start(IMAGE, "desk_environment_server", BLOCK, {"desk_agent": tools.url, "tools": tools.url})
-    record = (await client.post(f"{url}/run", row(**fields))).json()
+    bodies = []
+
+    async def refuse(request):
+        bodies.append(await request.json())
+        return JSONResponse({"detail": "no"}, status_code=400)
+
+    async with serving(Starlette(routes=[Route("/{path:path}", refuse, methods=["POST"])])) as tools:
+        url = await start(IMAGE, "desk_environment_server", BLOCK, {"desk_agent": tools, "tools": tools})
+        record = (await client.post(f"{url}/run", row(**fields))).json()
     assert (record["_ng_failure_stage"], record["_ng_failure_terminal"]) == ("seed", True)
-    seed = tools.requests[0]
+    seed = bodies[0]
     assert (seed["task_id"]["taskset"], seed["task_id"]["task_id"]) == wanted
     assert "responses_create_params" not in seed["task_data"]
     assert not any(key.startswith("_ng_") for key in seed["task_data"])
