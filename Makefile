@@ -4,10 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test engine lint lock clean
+.PHONY: help demo test test-vllm engine lint lock clean
 
 help: ## list the targets
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 demo: ## set everything up and evaluate a small real model on real tasks
 	@scripts/setup.sh run
@@ -15,6 +15,9 @@ demo: ## set everything up and evaluate a small real model on real tasks
 
 test: ## set everything up and run all tests (ARGS="tests/unit -k name" selects)
 	@scripts/test.sh $(ARGS)
+
+test-vllm: ## vllm_model against a real vLLM on the CPU (opt-in: 3.4 GB are installed once)
+	@scripts/test_vllm.sh $(ARGS)
 
 engine: ## install and start a Docker engine (Debian or Ubuntu, as root)
 	@scripts/ensure_docker.sh

@@ -111,9 +111,11 @@ class Upstream:
                 logger.warning("%s; asking again", error)
                 await asyncio.sleep(pause(None, attempt))
                 continue
-            if answer.status < 400 or answer.status in accepted:
+            if answer.status < 400:
                 return answer
             answer = self._without_key(answer)
+            if answer.status in accepted:
+                return answer
             if is_refused_for_good(answer):
                 self._refused_for_good = answer
             elif answer.status in RETRIED and not is_last:

@@ -178,7 +178,8 @@ def _collect(item: Mapping[str, Any], message: JsonObject, calls: list[JsonObjec
     if kind == "message":
         for part in item.get("content") or ():
             field, value = ("refusal", "refusal") if part.get("type") == "refusal" else ("content", "text")
-            message[field] = (message[field] or "") + (part.get(value) or "")
+            if part.get(value):
+                message[field] = (message[field] or "") + part[value]
     elif kind == "reasoning":
         thoughts = [part.get("text") or "" for part in item.get("summary") or ()]
         message["reasoning_content"] = "\n".join(
