@@ -58,17 +58,21 @@ class ErrorBorder:
             caller.forget()
 
     async def _answer_error(self, answer: _Sender, scope: Scope, error: Exception) -> None:
-        if isinstance(error, InnerServerError):
-            logger.error("%s %s: %s: %.2000r", scope["method"], scope["path"], error, error.answer.body)
-            text = f"Hit an exception in {self._server} calling an inner server: {error.answer.body!r}"
-        else:
-            trace = (type(error), error, _own_frames(error.__traceback__))
-            logger.error("%s %s failed", scope["method"], scope["path"], exc_info=trace)
-            text = repr(error)
+        text = told(error, scope, self._server)
         await answer.fail(text, failed_call(error, self._model))
 
 
-def failed_call(error: Exception, model: str | None = None) -> str | None:
+def told(error: BaseException, scope: Scope, server: str) -> str:
+    """What a caller is told of a handler's failure (CONTRACT 3.4); the log is told more."""
+    if isinstance(error, InnerServerError):
+        logger.error("%s %s: %s: %.2000r", scope["method"], scope["path"], error, error.answer.body)
+        return f"Hit an exception in {server} calling an inner server: {error.answer.body!r}"
+    trace = (type(error), error, _own_frames(error.__traceback__))
+    logger.error("%s %s failed", scope["method"], scope["path"], exc_info=trace)
+    return repr(error)
+
+
+def failed_call(error: BaseException, model: str | None = None) -> str | None:
     """`<host>/<path> <status or transport kind>` of the call that failed, the innermost one that is known:
     the collector reads from it whether the model, the verifier or something else is to blame. A model server
     puts its own id before its upstream's host. Never a query or credentials."""
