@@ -234,7 +234,20 @@ def drop_nulls(params: JsonObject) -> JsonObject:
     there it is a value, as in the `enum` of a schema. The argument is not changed, and what holds no null
     is not copied.
     """
-    return _without_nulls(params)
+    return _without_nulls(params) if _holds_null(params) else params
+
+
+def _holds_null(value: JsonObject | list[Any]) -> bool:
+    """Whether a dictionary in it has a null. Most bodies have none, and a look builds nothing."""
+    if isinstance(value, dict):
+        for entry in value.values():
+            if entry is None or (isinstance(entry, (dict, list)) and _holds_null(entry)):
+                return True
+    else:
+        for entry in value:
+            if isinstance(entry, (dict, list)) and _holds_null(entry):
+                return True
+    return False
 
 
 def _without_nulls(value: Any) -> Any:
