@@ -25,7 +25,8 @@ class SessionCookie:
     def __init__(self, name: str, secret: str) -> None:
         self.name = name
         self._prefix = f"{name}=".encode("latin-1")
-        self._signer = TimestampSigner(secret)
+        # The key that TimestampSigner(secret) would derive again for each signature; cookies stay the same.
+        self._signer = TimestampSigner(TimestampSigner(secret).derive_key(), key_derivation="none")
         self._attributes = f"; path=/; Max-Age={MAX_AGE_SECONDS}; httponly; samesite=lax".encode()
 
     def read(self, scope: Scope) -> dict[str, Any]:
