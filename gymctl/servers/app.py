@@ -5,7 +5,6 @@ It stands below `base`: what it needs of a server is the protocol `Servable`.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, ClassVar, Protocol
@@ -21,13 +20,10 @@ from gymctl.contract.part import ServerPart
 from gymctl.servers.border import ErrorBorder
 from gymctl.servers.liveness import Liveness
 from gymctl.servers.prefix import PrefixRule, RolloutPrefix
+from gymctl.servers.refusals import answer_invalid, answer_refused
+from gymctl.servers.routing import PlainRoutes, Table, plain
 from gymctl.servers.session import SessionCookie, SessionMiddleware
 from gymctl.servers.wire import InvalidBody, Json
-
-logger = logging.getLogger("gymctl.server")
-
-_LOGGED_BYTES = 4096
-_LOGGED_ERRORS = 20
 
 
 class Servable(Protocol):
@@ -57,10 +53,12 @@ def assemble(server: Servable) -> Starlette:
         layers.append(Middleware(SessionMiddleware, cookie=SessionCookie(server.label, part.session_secret)))
     model = part.name if part.kind == "responses_api_models" else None
     layers.append(Middleware(ErrorBorder, server=server.label, model=model))
+    table: Table = {}
+    layers.append(Middleware(PlainRoutes, table=table))
 
     app = Starlette(
         middleware=layers,
-        exception_handlers={InvalidBody: _answer_invalid, HTTPException: answer_refused},
+        exception_handlers={InvalidBody: answer_invalid, HTTPException: answer_refused},
         lifespan=_lifespan(server),
     )
     app.state.server = server
@@ -70,6 +68,7 @@ def assemble(server: Servable) -> Starlette:
 
     app.router.routes.append(Route("/openapi.json", openapi, methods=["GET"]))
     server.routes(app)
+    table |= plain(app.router.routes)
     return app
 
 
@@ -84,36 +83,3 @@ def _lifespan(server: Servable) -> Callable[[Any], AbstractAsyncContextManager[N
                 await server.shutdown()
 
     return lifespan
-
-
-async def answer_refused(request: Request, error: Exception) -> Response:
-    """An explicit HTTP error, an unknown path among them (CONTRACT 3.4)."""
-    assert isinstance(error, HTTPException)
-    return Json({"detail": error.detail}, status_code=error.status_code, headers=error.headers)
-
-
-async def _answer_invalid(request: Request, error: Exception) -> Response:
-    assert isinstance(error, InvalidBody)
-    errors = [_without_exceptions(item) for item in error.errors]
-    body = await request.body()
-    logger.warning(
-        "422 %s %s: %s; body: %.*r",
-        request.method,
-        request.url.path,
-        [
-            {key: item[key] for key in ("type", "loc", "msg") if key in item}
-            for item in errors[:_LOGGED_ERRORS]
-        ],
-        _LOGGED_BYTES,
-        body[:_LOGGED_BYTES],
-    )
-    return Json({"detail": errors}, status_code=422)
-
-
-def _without_exceptions(item: dict[str, Any]) -> dict[str, Any]:
-    """Pydantic puts the exception of a failed validator into `ctx`; JSON takes its text."""
-    context = item.get("ctx")
-    if not isinstance(context, dict):
-        return item
-    texts = {key: str(value) if isinstance(value, Exception) else value for key, value in context.items()}
-    return {**item, "ctx": texts}

@@ -21,8 +21,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from gymctl.contract.part import EndpointState, HeadPart, HeadStatus, HeadTarget, TargetState
-from gymctl.servers.app import answer_refused
 from gymctl.servers.liveness import PROJECT_HEADER, SERVER_HEADER
+from gymctl.servers.refusals import answer_refused
 from gymctl.servers.wire import Json, dumps
 from gymctl.transport import Answer, Transport, TransportError
 
