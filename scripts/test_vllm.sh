@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # vllm_model against a real vLLM on the CPU: engine and model are fetched once (3.4 GB, some minutes) into a cache.
-# Arguments go to pytest. GYMCTL_VLLM_URL=http://host:port/v1 uses a vLLM that runs (served as `tiny`) instead.
+# Arguments go to pytest. With GYMCTL_VLLM_URL and GYMCTL_VLLM_MODEL (its folder) a vLLM that runs is used instead.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,6 +1,7 @@
 """vllm_model against a real vLLM: `make test-vllm`. Not part of the test run: the engine takes gigabytes.
 
-GYMCTL_VLLM_PYTHON and GYMCTL_VLLM_MODEL (a folder) start one here; GYMCTL_VLLM_URL is one that runs.
+GYMCTL_VLLM_PYTHON and GYMCTL_VLLM_MODEL (a folder) start one here; GYMCTL_VLLM_URL is one that runs with that
+model, served as `tiny`.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -137,6 +138,21 @@ async def test_completions_tell_token_ids_too(ask, renders):
     item = answer["output"][-1]
     assert len(item["prompt_token_ids"]) == answer["usage"]["input_tokens"]
     assert len(item["generation_token_ids"]) == answer["usage"]["output_tokens"]
+
+
+async def test_a_template_rendered_here_makes_the_tokens_that_vllm_makes(ask):
+    items = [
+        {"type": "message", "role": "system", "content": "Be brief."},
+        user("What is the capital of France?"),
+        {"type": "message", "role": "assistant", "content": "Paris."},
+        user("And of Italy?"),
+    ]
+    block = {"use_completions_api": True, "render_chat_template": True, "uses_reasoning_parser": False}
+    prompts = [
+        (await ask({**block, "tokenizer": folder}, input=items, **GREEDY))["output"][-1]["prompt_token_ids"]
+        for folder in (None, os.environ["GYMCTL_VLLM_MODEL"])
+    ]
+    assert prompts[0] == prompts[1]
 
 
 async def test_a_native_endpoint_answers_with_a_response(ask):

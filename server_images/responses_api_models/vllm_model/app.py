@@ -22,6 +22,7 @@ from gymctl.contract.part import ServerPart
 from gymctl.contract.responses import JsonObject
 from gymctl.servers import InnerServerError
 from gymctl.servers.dialects import chat_to_responses, reasoning, responses_to_chat
+from gymctl.servers.endpoints import Probe
 from gymctl.servers.model import ConversionError, Handler, ModelServer, parsed
 from gymctl.servers.wire import dumps
 from gymctl.transport import Answer
@@ -52,6 +53,7 @@ class VLLMModel(ModelServer):
         super().__init__(part)
         self._replicas = Replicas(self.client.transport, self.config)
         self._outgoing = Outgoing(self.config)
+        self._probed = self._replicas.urls
         self._template = self._own_template()
         if self.config.sampling_overrides:
             logger.info("every request is sampled with %s", self.config.sampling_overrides)
@@ -73,6 +75,15 @@ class VLLMModel(ModelServer):
         except ContextOverflow as error:
             kind = error.answer.header("content-type") or "application/json"
             return Response(error.answer.body, status_code=error.answer.status, media_type=kind)
+
+    async def _get_upstream(self, request: Request) -> Response:
+        """Whether the endpoints answer that calls go to; an endpoint file may name others than the config."""
+        if self.config.endpoint_file is not None:
+            self._replicas.of(SESSION.get(""))
+            if self._replicas.urls != self._probed:
+                self._probed = self._replicas.urls
+                self._probe = Probe(self.client.transport, self._probed, self.config.upstream_proxy)
+        return await super()._get_upstream(request)
 
     async def responses(self, params: JsonObject) -> JsonObject | bytes:
         config = self.config

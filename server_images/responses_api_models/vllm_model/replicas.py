@@ -65,6 +65,12 @@ class Replicas:
                 if self.of(session_id, is_urgent=True).url == replica.url:
                     raise
 
+    @property
+    def urls(self) -> list[tuple[str, str]]:
+        """Setting and URL of each endpoint that calls go to now."""
+        setting = "endpoint_file" if self._file is not None and self._file.is_published else "base_url"
+        return [(setting, replica.url) for replica in self._replicas]
+
     def of(self, session_id: str, *, is_urgent: bool = False) -> Replica:
         """The endpoint of a session. Raises ServerError when the endpoint file has been gone for too long."""
         url = None if self._file is None else self._file.url(is_urgent=is_urgent)
@@ -115,6 +121,10 @@ class EndpointFile:
         self._state: tuple[int, int, int] | None = None
         self._gone_since: float | None = None
         self._url: str | None = None
+
+    @property
+    def is_published(self) -> bool:
+        return self._url is not None
 
     def url(self, *, is_urgent: bool = False) -> str | None:
         """The URL that was last published, None while none was. is_urgent: look, whenever the last look was.

@@ -27,6 +27,7 @@ async def put_on_message(completion: JsonObject, tokenize: Callable[[], Awaitabl
     choice = completion["choices"][0]
     message = choice["message"]
     told = _told_by_vllm(completion.pop("prompt_token_ids", None), choice.pop("token_ids", None))
+    experts = choice.pop("routed_experts", None)
     found = bundle(message, "the upstream's message")
     if found is None:
         generated, scores = _scored(choice)
@@ -41,6 +42,8 @@ async def put_on_message(completion: JsonObject, tokenize: Callable[[], Awaitabl
         if told is not None and told != (found["prompt_token_ids"], found["generation_token_ids"]):
             raise ConversionError("the upstream's token ids on the message and beside it are not the same")
     message.update(found)
+    if experts is not None and message.get("routed_experts") is None:
+        message["routed_experts"] = experts  # vLLM tells them beside the message, training engines on it
 
 
 def _told_by_vllm(prompt: Any, generated: Any) -> tuple[list[int], list[int]] | None:

@@ -423,6 +423,15 @@ async def test_13_3_token_ids_that_the_endpoint_tells_need_no_tokenize(serve):
         assert choice["logprobs"] is None
 
 
+async def test_13_3_routed_experts_come_along_from_beside_the_message(serve):
+    async with VLLMUpstream() as engine:
+        engine.change = lambda path, answer: (
+            "choices" in answer and answer["choices"][0].update(routed_experts=[[[1, 2]]])
+        )
+        answer = await (await serve(base_url=engine.url, return_token_id_information=True)).responses()
+        assert answer["output"][-1]["routed_experts"] == [[[1, 2]]]
+
+
 async def test_13_3_a_bundle_on_the_message_comes_first(serve):
     bundle = {"prompt_token_ids": [1], "generation_token_ids": [2, 3], "generation_log_probs": [-0.1, -0.2]}
 
@@ -617,13 +626,16 @@ async def test_13_3_audio_that_cannot_be_had_is_an_error(vllm, serve, tmp_path, 
     assert vllm.asked == []
 
 
-async def test_13_3_an_endpoint_file_moves_the_endpoint(vllm, serve, tmp_path):
+async def test_13_3_an_endpoint_file_moves_the_endpoint(vllm, serve, http, tmp_path):
     file = tmp_path / "endpoint"
     async with VLLMUpstream() as other:
         model = await serve(endpoint_file=str(file), endpoint_check_interval_s=0, endpoint_stale_grace_s=0.3)
         await model.responses()
         assert len(vllm.asked) == 1
         file.write_text(f"{other.url}\n")
+        async with http.get(f"{model.url}/gymctl/upstream") as answer:
+            (state,) = await answer.json()
+        assert (state["key"], state["url"], state["state"]) == ("endpoint_file", other.url, "answering")
         await model.responses()
         file.unlink()
         await model.responses()
