@@ -90,12 +90,12 @@ class VLLMModel(ModelServer):
         if config.is_responses_native:
             return await self._native(params)
         chat = responses_to_chat.chat_request(params, keep_token_ids=config.return_token_id_information)
-        completion = await self._completion(chat)
+        completion = await self._turn(chat)
         rule = "parse" if config.uses_reasoning_parser else "refuse"
         return chat_to_responses.response(completion, params, reasoning=rule)
 
     async def chat(self, params: JsonObject) -> JsonObject:
-        completion = await self._completion(params)
+        completion = await self._turn(params)
         for choice in completion["choices"]:
             self._bring_reasoning_in(choice["message"])
         return completion
@@ -113,7 +113,8 @@ class VLLMModel(ModelServer):
             )
         message["content"] = reasoning.wrap([apart]) + (message.get("content") or "")
 
-    async def _completion(self, params: JsonObject) -> JsonObject:
+    async def _turn(self, params: JsonObject) -> JsonObject:
+        """A chat request's answer with its tokens, reasoning where the endpoint put it."""
         config = self.config
         body = await self._body(params)
         if not config.sequential_reasoning_allowed and asks_for_nothing(body["messages"]):

@@ -183,6 +183,24 @@ async def test_13_5_reasoning_of_the_upstream_is_an_item_and_think_tags_in_chat(
     assert "reasoning" not in message and "reasoning_content" not in message
 
 
+async def test_4_streams_and_messages_keep_session_reasoning_and_text(vllm, serve, http):
+    model = await serve(forward_session_id_as_conversation_id=True)
+    await model.responses()
+    told = {}
+    for path, body in (
+        ("/v1/responses", {"input": "x", "stream": True}),
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}], "stream": True}),
+        ("/v1/messages", {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "x"}]}),
+    ):
+        vllm.say("Sunny.", reasoning="hm")
+        async with http.post(model.url + path, json=body, headers=sending(model.jar)) as answer:
+            assert answer.status == 200
+            told[path] = await answer.text()
+        assert "Sunny." in told[path] and "hm" in told[path]
+        assert sent(vllm)["conversation_params"] == {"conversation_id": model.session_id}
+    assert "response.completed" in told["/v1/responses"]
+
+
 async def test_13_5_reasoning_without_a_parser_is_an_error_in_both_dialects(vllm, serve):
     model = await serve(uses_reasoning_parser=False)
     for path, body in (
