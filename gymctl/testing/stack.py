@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import orjson
 
+from gymctl.config.checks import evaluation
 from gymctl.config.load import Selection, load
 from gymctl.config.model import Config
 from gymctl.engine import Engine, Finished
@@ -35,6 +36,7 @@ from gymctl.errors import PrerequisiteError, UsageError
 from gymctl.paths import ProjectPaths
 from gymctl.rollouts.collect import CollectOptions
 from gymctl.rollouts.dataset import Source
+from gymctl.rollouts.route import Routing
 from gymctl.rollouts.run import Run, RunRequest
 from gymctl.runtime.compose import ComposeLauncher
 from gymctl.runtime.containers import ComposeStack
@@ -166,13 +168,16 @@ class GymStack:
     ) -> Rollouts:
         """Make the rollouts of these rows and have them aggregated, as `gymctl eval` would.
 
-        Rows that name no agent go to the only one that there is. A rollout that fails is among `failures`.
+        Rows go where the configuration's settings say; those that name no agent to the only one that there is.
+        A rollout that fails is among `failures`.
         """
         project = self._project()
         folder = project.paths.folder / "runs" / secrets.token_hex(4)
         folder.mkdir(parents=True)
         source = Source(_written(rows, folder / "rows.jsonl"), fallback=self._fallback())
-        request = RunRequest([source], folder / "rollouts.jsonl", limit=limit, repeats=repeats)
+        request = RunRequest(
+            [source], folder / "rollouts.jsonl", limit=limit, repeats=repeats, routing=self._routing()
+        )
         run = Run.prepare(request, project.table)
         try:
             async with Transport() as transport:
@@ -182,6 +187,18 @@ class GymStack:
             return Rollouts(_lines(run.paths.rollouts), _lines(run.paths.failures), run.entries)
         finally:
             run.close()
+
+    def _routing(self) -> Routing:
+        assert self._config is not None
+        settings = evaluation.read(self._config.document, self._config.origins).settings
+        return Routing(
+            agent_map=settings.routes,
+            fan_out=settings.fan_out,
+            mode=settings.environment_routing_mode,
+            server=settings.environment_server_name,
+            taskset_servers=settings.environment_server_routes,
+            allows_any_pairing=self._selection.allow_unsupported_pairing,
+        )
 
     def _fallback(self) -> str | None:
         assert self._config is not None

@@ -13,10 +13,12 @@ from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
+from fakes import servers_page
 
 from gymctl.errors import ServerError, UsageError
 from gymctl.testing.stack import GymStack
 
+PAGE_TEST = "mine/tests/test_in_containers.py"
 WEATHER = {"benchmark": "weather", "model_type": "scripted_model"}
 ROWS = Path(__file__).parents[3] / "benchmarks" / "weather" / "data" / "weather.jsonl"
 
@@ -115,4 +117,12 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path, moment: str) -> None:
         time.sleep(0.2)
         os.kill(running.pid, signal.SIGINT)
         assert running.wait(60) != 0
+    assert left_of(tmp_path) == []
+
+
+def test_the_page_about_servers_has_a_test_that_passes_in_containers(tmp_path: Path) -> None:
+    servers_page.write(tmp_path)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    shown = subprocess.run([*command, PAGE_TEST], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "1 passed" in shown.stdout, shown.stdout + shown.stderr
     assert left_of(tmp_path) == []
