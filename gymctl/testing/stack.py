@@ -168,7 +168,7 @@ class GymStack:
     ) -> Rollouts:
         """Make the rollouts of these rows and have them aggregated, as `gymctl eval` would.
 
-        Rows go where the configuration's settings say; those that name no agent to the only one that there is.
+        Rows go where the configuration's settings say, and to the only agent if they name none.
         A rollout that fails is among `failures`.
         """
         project = self._project()
