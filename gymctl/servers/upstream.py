@@ -53,6 +53,7 @@ class Upstream:
         base_url: str,
         *,
         api_key: str = "",
+        key_header: str = "authorization",
         headers: Mapping[str, str] | None = None,
         query: Mapping[str, str] | None = None,
         max_attempts: int = 3,
@@ -63,15 +64,14 @@ class Upstream:
     ) -> None:
         """max_attempts: HTTP tries of one call in total. max_concurrent: calls in flight; None is no limit.
         unreachable_seconds: how long it is tried to connect before calls fail. query: added to every URL.
-        proxy: see `proxies.route`. setting: the key of the config that holds the URL, for messages."""
+        proxy: see `proxies.route`. setting: the key of the config that holds the URL, for messages.
+        key_header: where the key goes; bare in any other than `authorization`."""
         url, authorization = proxies.without_user_info(base_url)
-        if authorization is not None and api_key:
+        if authorization is not None and api_key and key_header == "authorization":
             raise ConfigError(
                 f"`{setting}` holds a user name, and there is a key as well: both would be the same header",
                 hint=f"take the user name out of `{setting}`, or leave the key empty",
             )
-        if api_key:
-            authorization = f"Bearer {api_key}"
         self.base_url = url.rstrip("/")
         self._query = f"?{urlencode(query)}" if query else ""
         self._setting = setting
@@ -79,6 +79,8 @@ class Upstream:
         self._route = proxies.route(url, proxy)
         self._key = api_key
         self._headers = {} if authorization is None else {"authorization": authorization}
+        if api_key:
+            self._headers[key_header] = f"Bearer {api_key}" if key_header == "authorization" else api_key
         self._headers |= headers or {}
         self._max_attempts = max_attempts
         self._unreachable_seconds = unreachable_seconds

@@ -39,6 +39,7 @@ class Asked:
     headers: Mapping[str, str]
     body: bytes
     at: float
+    query: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def json(self) -> Any:
@@ -92,6 +93,7 @@ class OpenAIUpstream:
                 {k.lower(): v for k, v in request.headers.items()},
                 body,
                 time.monotonic(),
+                dict(request.query),
             )
         )
         if request.path in self.missing:
