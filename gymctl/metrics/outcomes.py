@@ -85,7 +85,7 @@ class Outcome:
     reason: str = ""
     """One line for progress and tables; never text that a model wrote."""
     is_limited: bool = False
-    """Scored although the model was cut off by a declared limit."""
+    """Scored although a declared limit cut off the model's answer, or the episode (`truncated`)."""
 
 
 def outcome(record: Mapping[str, Any], models: Collection[str] = ()) -> Outcome:
@@ -101,7 +101,7 @@ def outcome(record: Mapping[str, Any], models: Collection[str] = ()) -> Outcome:
         return Outcome(None, "verifier", "no reward" if "reward" not in record else "reward is not a number")
     response = record.get("response")
     details = response.get("incomplete_details") if isinstance(response, dict) else None
-    return Outcome(reward, is_limited=bool(details))
+    return Outcome(reward, is_limited=bool(details) or record.get("truncated") is True)
 
 
 def _failure_class(record: Mapping[str, Any], models: Collection[str]) -> FailureClass:

@@ -1,12 +1,16 @@
 """The SDK inside a container: one base class per kind, head, client, session."""
 
+from gymctl.contract.stepping import Reset, Step
 from gymctl.servers.agent import AgentConfig, AgentServer, Turn, direct_access
 from gymctl.servers.agent_sessions import AgentSession, ToolAccess
 from gymctl.servers.base import Server, ServerConfig
 from gymctl.servers.client import InnerServerError, ServerClient, ServerRef, checked
 from gymctl.servers.environment import AgentRef, EnvironmentConfig, EnvironmentServer, Episode, EpisodeFailed
+from gymctl.servers.gymnasium import GymnasiumServer, StepRequest
+from gymctl.servers.gymnasium_env import EnvConfig, EnvRow, EnvServer, InvalidAction
 from gymctl.servers.handlers import tool
 from gymctl.servers.model import ModelServer
+from gymctl.servers.model_calls import ask, conversation_of
 from gymctl.servers.params import completed
 from gymctl.servers.resources import ResourcesConfig, ResourcesServer, VerifyRequest, VerifyResponse
 from gymctl.servers.single_turn import SingleTurnConfig, SingleTurnServer
@@ -20,13 +24,19 @@ __all__ = [
     "AgentServer",
     "AgentSession",
     "Answer",
+    "EnvConfig",
+    "EnvRow",
+    "EnvServer",
     "EnvironmentConfig",
     "EnvironmentServer",
     "Episode",
     "EpisodeFailed",
+    "GymnasiumServer",
     "InnerServerError",
+    "InvalidAction",
     "Json",
     "ModelServer",
+    "Reset",
     "ResourcesConfig",
     "ResourcesServer",
     "Server",
@@ -36,13 +46,17 @@ __all__ = [
     "SessionState",
     "SingleTurnConfig",
     "SingleTurnServer",
+    "Step",
+    "StepRequest",
     "ToolAccess",
     "TransportError",
     "Turn",
     "VerifyRequest",
     "VerifyResponse",
+    "ask",
     "checked",
     "completed",
+    "conversation_of",
     "direct_access",
     "invalid",
     "json_object",

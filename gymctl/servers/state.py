@@ -72,6 +72,13 @@ class SessionStore:
             state = session.states[state_class] = state_class()
         return state
 
+    def find(self, session_id: str, state_class: type[S]) -> S | None:
+        """The session's object of this class, if it was made; nothing is made here."""
+        session = self._open.get(session_id) or self._scored.get(session_id)
+        if session is None or state_class not in session.states:
+            return None
+        return self.get(session_id, state_class)
+
     def _touch(self, session_id: str) -> _Session:
         now = self._clock()
         for sessions in (self._open, self._scored):

@@ -19,11 +19,12 @@ import yaml
 from fakes.openai_upstream import OpenAIUpstream
 from fakes.program import gymctl
 
-ROLES = ("resources", "stateful", "agent", "environment", "native", "model")
+ROLES = ("resources", "stateful", "step", "agent", "environment", "native", "model")
 
 _PREFERRED: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "resources": ("resources_servers", ("weather", "example_single_tool_call")),
     "stateful": ("resources_servers", ("counter", "example_session_state_mgmt")),
+    "step": ("resources_servers", ("blackjack",)),
     "agent": ("responses_api_agents", ("simple_agent",)),
     "environment": ("environment_servers", ("legacy_agent",)),
     "native": ("environment_servers", ("single_agent_turn",)),

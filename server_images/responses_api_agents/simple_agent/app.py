@@ -17,7 +17,8 @@ from gymctl.servers import (
     ServerRef,
     ToolAccess,
     Turn,
-    checked,
+    ask,
+    conversation_of,
     direct_access,
 )
 
@@ -52,13 +53,13 @@ class SimpleAgent(AgentServer):
     async def respond(self, params: dict[str, Any], turn: Turn) -> dict[str, Any]:
         if not self.config.execute_tools and not turn.is_in_session:
             raise ValueError("with `execute_tools: false` the caller runs the tools, which needs a session")
-        given = params["input"]
-        conversation = [{"role": "user", "content": given}] if isinstance(given, str) else list(given)
+        conversation = conversation_of(params)
         produced: list[dict[str, Any]] = []
         usages: list[Usage | None] = []
         steps = 0
         while True:
-            response = await self._ask({**params, "input": conversation + produced}, turn)
+            asked = {**params, "input": conversation + produced}
+            response = await ask(self.client, self.config.model_server, asked, turn)
             steps += 1
             usages.append(Usage.of(response))
             produced += response["output"]
@@ -71,21 +72,6 @@ class SimpleAgent(AgentServer):
                 break
         usage = Usage.total(usages)
         return {**response, "output": produced, "usage": None if usage is None else usage.model_dump()}
-
-    async def _ask(self, params: dict[str, Any], turn: Turn) -> dict[str, Any]:
-        answer = checked(
-            await self.client.call(
-                self.config.model_server,
-                f"{turn.prefix}/v1/responses",
-                params,
-                cookies=turn.model_cookies,
-            )
-        )
-        turn.model_cookies.update(answer.cookies)
-        response = answer.json()
-        if not isinstance(response, dict) or not isinstance(response.get("output"), list):
-            raise ValueError(f"the model server's answer is not a Response: {answer.body[:500]!r}")
-        return response
 
     async def _run_tool(self, call: dict[str, Any], turn: Turn) -> dict[str, Any]:
         return {

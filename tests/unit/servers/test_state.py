@@ -45,6 +45,17 @@ def test_each_session_has_its_own_object(clock):
     assert sessions.get("b", Count).value == 0
 
 
+def test_looking_for_an_object_makes_none(clock):
+    sessions = store(clock)
+    assert sessions.find("a", Count) is None
+    assert len(sessions) == 0
+    made = sessions.get("a", Count)
+    assert sessions.find("a", Count) is made
+    assert sessions.find("a", SessionState) is None
+    sessions.scored("a")
+    assert sessions.find("a", Count) is made
+
+
 def test_an_open_session_is_never_given_up_for_a_new_one(clock):
     sessions = store(clock)
     for name in "abc":
