@@ -1,0 +1,35 @@
+"""An agent that asks the model once and has what it says, tool calls included, verified: no tool is run."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from gymctl.contract.responses import presentable
+from gymctl.servers import AgentConfig, AgentServer, ServerRef, Turn, ask, checked
+
+
+class ToolSimulationAgentConfig(AgentConfig):
+    model_server: ServerRef
+
+
+class ToolSimulationAgent(AgentServer):
+    """For verifiers that judge the call a model would make. No session is seeded and no cookie kept."""
+
+    config: ToolSimulationAgentConfig
+
+    async def respond(self, params: dict[str, Any], turn: Turn) -> dict[str, Any]:
+        return await ask(self.client, self.config.model_server, params, turn)
+
+    async def run(self, row: dict[str, Any], params: dict[str, Any], cookies: dict[str, str]) -> Any:
+        resources = self.resources_server("/run")
+        response = await self.respond(params, Turn())
+        scored = {**row, "response": {**response, "output": presentable(response["output"])}}
+        if self.config.skip_verification:
+            reward = float(self.config.skip_verification_reward)
+            return {**scored, "reward": reward, "verification_skipped": True}
+        verified = await self.client.call(resources, "/verify", scored, key=f"verify-{uuid.uuid4().hex}")
+        return checked(verified).body
+
+
+app = ToolSimulationAgent.app()
