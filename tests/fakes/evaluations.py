@@ -10,6 +10,7 @@ from typing import Any
 from fakes.counting import counts_seen, expected, write_rows
 from fakes.program import gymctl, read_lines, start
 
+REPO = Path(__file__).resolve().parents[2]
 LATE = "++policy_model.responses_api_models.scripted_model.faults.latency_ms=500"
 SLOW = "++policy_model.responses_api_models.scripted_model.faults.latency_ms=150"
 
@@ -44,6 +45,48 @@ def scripted_weather_is_scored(folder: Path, runtime: str) -> None:
     assert metrics["_ng_environment_server"] == "weather_environment_server"
     assert metrics["agent_metrics"]["mean/reward"] == 0.75
     assert metrics["agent_metrics"]["num_repeats"] == 2
+
+
+def blackjack_is_played(folder: Path, runtime: str) -> None:
+    """A step-style environment, by the words of its README: scripted answers, known ends, their metrics."""
+    readme = (REPO / "server_images/resources_servers/blackjack/README.md").read_text("utf-8")
+    command = readme[readme.index("    gymctl eval") :].partition("\n\n")[0].replace("\\\n", "")
+    arguments = command.split()[1:]
+    done = gymctl(*arguments, "--runtime", runtime, "-k", "2", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "reward      0.400" in done.stdout
+    results = {"win": 1.0, "loss": -1.0, "bust": -1.0, "draw": 0.0}
+    records = read_lines(folder / "results" / "blackjack.jsonl")
+    assert len(records) == 10
+    for record in records:
+        assert record["reward"] == results[record["info"]["result"]]
+        assert (record["terminated"], record["truncated"]) == (True, False)
+        assert record["response"]["output"][-1]["role"] == "assistant"
+    [metrics] = json.loads((folder / "results" / "blackjack_aggregate_metrics.json").read_text())
+    assert metrics["key_metrics"]["mean/terminated"] == 1.0
+    assert metrics["key_metrics"]["mean/truncated"] == 0.0
+
+
+def unfinished_blackjack_is_truncated(folder: Path, runtime: str) -> None:
+    """A row as NeMo Gym writes it; a model that never acts is stopped by the agent, and the table says so."""
+    script = json.dumps(["Let me think."])
+    params = {"input": [{"role": "user", "content": "Deal me in."}], "metadata": {"script": script}}
+    row = {"responses_create_params": params, "agent_ref": {"name": "blackjack_gymnasium_agent"}}
+    (folder / "rows.jsonl").write_text(json.dumps(row) + "\n")
+    steps = "++blackjack_gymnasium_agent.responses_api_agents.gymnasium_agent.max_steps=2"
+    done = gymctl(
+        *("eval", "--resources-server", "blackjack", "--model-type", "scripted_model", "--runtime", runtime),
+        *("-i", "rows.jsonl", "-o", "out.jsonl", steps),
+        cwd=folder,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "scored 1 (limit reached 1)" in done.stdout
+    [record] = read_lines(folder / "out.jsonl")
+    assert (record["reward"], record["terminated"], record["truncated"]) == (0.0, False, True)
+    roles = [item["role"] for item in record["response"]["output"]]
+    assert roles == ["assistant", "user", "assistant", "user"]
+    [metrics] = json.loads((folder / "out_aggregate_metrics.json").read_text())
+    assert metrics["agent_metrics"]["mean/truncated"] == 1.0
 
 
 PARROT = """\

@@ -28,6 +28,7 @@ from gymctl.servers.model import Handler, ModelServer
 from gymctl.transport import ROLLOUT
 
 FATE: ContextVar[Fate] = ContextVar("fate")
+MESSAGE_ID = "msg_scripted_"
 _CHAT_FIELDS = ("messages", "metadata", "tools")
 
 
@@ -61,9 +62,8 @@ class ScriptedModel(ModelServer):
         return Broken(answer) if mine.is_disconnected else answer
 
     async def responses(self, params: JsonObject) -> JsonObject:
-        items = params["input"]
-        outputs = 0 if isinstance(items, str) else _count(items, "function_call_output")
-        turn = self._script(params).turn(outputs)
+        items = [] if isinstance(params["input"], str) else params["input"]
+        turn = self._script(params).turn(_results(items), _answers(items))
         return _response(params, turn, FATE.get())
 
     async def chat(self, params: JsonObject) -> JsonObject:
@@ -103,8 +103,13 @@ def _content(body: JsonObject) -> bytes:
     return orjson.dumps([ROLLOUT.get(), body], option=orjson.OPT_SORT_KEYS)
 
 
-def _count(items: Sequence[JsonObject], kind: str) -> int:
-    return sum(item.get("type") == kind for item in items)
+def _results(items: Sequence[JsonObject]) -> int:
+    return sum(item.get("type") == "function_call_output" for item in items)
+
+
+def _answers(items: Sequence[JsonObject]) -> int:
+    """Messages that a scripted model said; those of a row's own history are not its."""
+    return sum(str(item.get("id") or "").startswith(MESSAGE_ID) for item in items)
 
 
 def _first_user_text(items: str | Sequence[JsonObject]) -> str:
@@ -163,7 +168,7 @@ def _output(turn: Turn, mine: Fate) -> list[JsonObject]:
         part: dict[str, Any] = {"annotations": [], "text": turn.text, "type": "output_text", "logprobs": None}
         items.append(
             {
-                "id": f"msg_{mine.digest}",
+                "id": f"{MESSAGE_ID}{mine.digest}",
                 "content": [part],
                 "role": "assistant",
                 "status": "completed",

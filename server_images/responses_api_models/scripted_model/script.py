@@ -53,12 +53,17 @@ class Script(BaseModel):
     def _strings_are_turns(cls, value: Any) -> Any:
         return [_turn(entry) for entry in value] if isinstance(value, list | tuple) else value
 
-    def turn(self, outputs: int) -> Turn:
-        """The turn after `outputs` tool results; the last one when all calls have been answered."""
+    def turn(self, outputs: int, answers: int = 0) -> Turn:
+        """The turn after `outputs` tool results and `answers` messages; the last one is repeated.
+
+        A turn with calls is done when each has its result, one without when its message has been said.
+        """
         for turn in self.turns:
-            if not turn.calls or outputs < len(turn.calls):
+            if outputs < len(turn.calls) or (not turn.calls and answers <= 0):
                 return turn
             outputs -= len(turn.calls)
+            if turn.text or not turn.calls:
+                answers -= 1
         return self.turns[-1]
 
 

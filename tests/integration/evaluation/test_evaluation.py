@@ -29,6 +29,14 @@ def test_another_agent_runs_the_benchmark(folder: Path) -> None:
     evaluations.another_agent_takes_the_place(folder, "process")
 
 
+def test_a_step_style_environment_is_played(folder: Path) -> None:
+    evaluations.blackjack_is_played(folder, "process")
+
+
+def test_an_episode_without_an_end_is_truncated(folder: Path) -> None:
+    evaluations.unfinished_blackjack_is_truncated(folder, "process")
+
+
 def test_a_real_small_model_is_evaluated(folder: Path) -> None:
     evaluations.small_model_is_evaluated(folder, "process")
 

@@ -36,6 +36,14 @@ def test_the_turn_is_counted_by_tool_results():
     assert [turns(outputs).text for outputs in range(6)] == ["", "both", "both", "done", "done", "done"]
 
 
+def test_a_turn_that_only_says_something_is_done_when_it_was_said():
+    turns = script.from_metadata(json.dumps(["hit", "hit again", "stand"])).turn
+    assert [turns(0, answers).text for answers in range(5)] == ["hit", "hit again", "stand", "stand", "stand"]
+    mixed = script.from_metadata(json.dumps([{**CALL, "text": "look"}, "seen", CALL, "done"])).turn
+    said = [mixed(outputs, answers) for outputs, answers in [(0, 0), (0, 1), (1, 1), (1, 2), (2, 2), (2, 3)]]
+    assert [turn.text for turn in said] == ["look", "look", "seen", "", "done", "done"]
+
+
 def test_arguments_are_json_or_sent_as_they_are():
     turn = script.from_metadata(json.dumps([{"calls": [{"name": "f", "arguments": "{broken"}]}])).turn(0)
     assert turn.calls[0].arguments_text == "{broken"
