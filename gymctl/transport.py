@@ -24,11 +24,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from types import TracebackType
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 import aiohttp
 import orjson
 
 from gymctl.contract.part import Pool
+from gymctl.contract.pools import divided
 
 logger = logging.getLogger("gymctl.transport")
 
@@ -136,18 +138,22 @@ def cookie_header(cookies: Mapping[str, str]) -> str:
 class Transport:
     """An HTTP client for one process. Use it as an async context manager."""
 
-    def __init__(self, pool: Pool | None = None, *, workers: int = 1) -> None:
-        """`pool` is the budget of one server's worker group; each worker takes its share (CONTRACT 2.6)."""
-        pool = pool or Pool()
-        self._limit = _share(pool.limit, workers, "limit")
-        self._limit_per_host = _share(pool.limit_per_host, workers, "limit_per_host")
-        self._pool = pool
+    def __init__(
+        self, pool: Pool | None = None, *, workers: int = 1, names: Mapping[str, str] | None = None
+    ) -> None:
+        """`pool` is the budget of one server's worker group; each worker takes its share (CONTRACT 2.6).
+        `names`: by `http://host:port`, who is called there, for log lines. Raises PoolTooSmall."""
+        self._pool = pool or Pool()
+        self._shares = divided(self._pool, workers)
+        self._names = names or {}
+        self._silent: set[str] = set()
+        """Who could not be reached when last called: told once, not once for every call that waits."""
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Transport:
         connector = aiohttp.TCPConnector(
-            limit=self._limit,
-            limit_per_host=self._limit_per_host,
+            limit=self._shares.limit,
+            limit_per_host=self._shares.limit_per_host,
             keepalive_timeout=KEEPALIVE_SECONDS,
             # A container that is made anew may get another's old address: a remembered one would lead astray.
             use_dns_cache=False,
@@ -233,19 +239,35 @@ class Transport:
         give_up = None if retry_seconds is None else clock.time() + retry_seconds
         for attempt in itertools.count(1):
             try:
-                return await self._once(method, url, body, headers, route)
+                answer = await self._once(method, url, body, headers, route)
             except TransportError as error:
+                if self._pool.tells_every_failure:
+                    logger.warning("%s %s: attempt %d failed", method, url, attempt, exc_info=error)
                 is_safe = is_known or error.kind != "transport_peer_drop"
                 if not is_safe or error.is_hopeless:
                     raise
                 if give_up is not None and clock.time() >= give_up:
                     raise
-                if attempt % TOLD_EVERY == 0:
-                    logger.warning(
-                        "%s %s: still trying after %d times (%s)", method, url, attempt, error.detail
-                    )
+                self._tell(method, url, attempt, error)
+            else:
+                if self._silent:
+                    self._silent.discard(_origin(url))
+                return answer
             await asyncio.sleep(RETRY_SECONDS)
         raise AssertionError("count() does not end")
+
+    def _tell(self, method: str, url: str, attempt: int, error: TransportError) -> None:
+        """A call that has to wait: at once for the first one to this server, then every ten seconds."""
+        origin = _origin(url)
+        if origin in self._silent and attempt % TOLD_EVERY:
+            return
+        self._silent.add(origin)
+        name = self._names.get(origin)
+        who = origin if name is None else f"{name} ({origin})"
+        times = "once" if attempt == 1 else f"{attempt} times"
+        logger.warning(
+            "%s cannot be reached, tried %s: %s %s: %s", who, times, method, urlsplit(url).path, error.detail
+        )
 
     async def _once(
         self, method: str, url: str, body: bytes | None, headers: dict[str, str], route: Route | None
@@ -277,6 +299,11 @@ class Transport:
         return made
 
 
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
+
 def keep_alive(sock: socket.socket, pool: Pool) -> None:
     """Let the kernel notice a peer that is gone. Set on a listening socket, accepted sockets inherit it."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -287,10 +314,3 @@ def keep_alive(sock: socket.socket, pool: Pool) -> None:
     ):
         if hasattr(socket, option):
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
-
-
-def _share(limit: int, workers: int, name: str) -> int:
-    share = limit // max(workers, 1)
-    if limit > 0 and share == 0:
-        raise ValueError(f"connection pool `{name}` of {limit} cannot be divided over {workers} workers")
-    return share

@@ -97,6 +97,7 @@ def _examined(
         problems.warn(slip)
     declared = datasets.find(found, roots, origins, problems)
     servers = dict(_blocks(found, roots, origins, selection, problems))
+    globals.check_pools(settings.pool, servers.values(), origins, problems)
     classes = ServerClasses()
     server_keys.check(servers.values(), origins, classes, problems)
     selected = read.included.selected

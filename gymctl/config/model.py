@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from gymctl.contract.part import Pool
+from gymctl.contract.part import HttpSettings, Pool
 from gymctl.contract.servers import ServerKind
 from gymctl.errors import ConfigError, Place
 
@@ -112,11 +112,12 @@ class GlobalSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     pool: Pool = Pool()
+    http: HttpSettings = HttpSettings()
+    is_head_masked: bool = True
     server_spinup_timeout_seconds: float | None = 600.0
     """None: no bound."""
     model_endpoint_readiness_timeout_seconds: float | None = 600.0
     """None: the check is skipped."""
-    show_access_log: bool = False
     verbose: bool = False
 
 

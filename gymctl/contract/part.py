@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from gymctl.contract.proxies import refusal
 from gymctl.contract.servers import Address, ServerKind
 
 PART_PATH = "/run/gymctl/part.json"
@@ -29,6 +30,31 @@ class Pool(BaseModel):
     keepalive_idle_seconds: int = 60
     keepalive_interval_seconds: int = 10
     keepalive_probes: int = 3
+    intended: int | None = None
+    """Calls that the user means to have in flight at once; warned about where they do not fit."""
+    intended_per_host: int | None = None
+    tells_every_failure: bool = False
+    """Each attempt that fails is logged, with what the library knows of it."""
+
+
+class HttpSettings(BaseModel):
+    """How a server listens (CONTRACT 3.5)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    show_access_log: bool = False
+    trusted_proxies: tuple[str, ...] | None = None
+    """Whose `X-Forwarded-*` is believed; None: nobody's."""
+    worker_silence_seconds: int = 30
+    """A worker that does not answer its supervisor for so long is replaced."""
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _names_proxies(cls, entries: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        reason = None if entries is None else refusal(entries)
+        if reason is not None:
+            raise ValueError(f"uvicorn_forwarded_allow_ips {reason}")
+        return entries
 
 
 class ServerPart(BaseModel):
@@ -52,8 +78,8 @@ class ServerPart(BaseModel):
     """The servers this one may call, by instance id, in this server's view."""
     session_secret: str
     pool: Pool = Pool()
+    http: HttpSettings = HttpSettings()
     log_level: str = "INFO"
-    show_access_log: bool = False
 
 
 class HeadTarget(BaseModel):
@@ -68,7 +94,7 @@ class HeadTarget(BaseModel):
 
 
 class HeadPart(BaseModel):
-    """What the head is told: both views of the config, masked and resolved (DESIGN D1)."""
+    """What the head is told: both views of the config, resolved; masked unless that is off (DESIGN D1)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -89,6 +115,8 @@ class HeadPart(BaseModel):
     targets: list[HeadTarget]
     waits_for_models: bool = True
     """False: ready when all servers answered, whether or not the models behind them do."""
+    pool: Pool = Pool()
+    http: HttpSettings = HttpSettings()
     log_level: str = "INFO"
 
 
@@ -113,6 +141,8 @@ class TargetState(BaseModel):
     state: Literal["starting", "ready"]
     seconds: float | None = None
     """Seconds from the head's own start until the server first answered."""
+    detail: str = ""
+    """Why it is still waited for, when something else than silence is the reason."""
     endpoints: list[EndpointState] = Field(default_factory=list)
 
 

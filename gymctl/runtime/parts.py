@@ -79,8 +79,8 @@ def _server(config: Config, block: ServerBlock, wiring: Wiring, view: View) -> S
         servers={block.name: address, **called},
         session_secret=session_secret(wiring.secret, block.name),
         pool=config.settings.pool,
+        http=config.settings.http,
         log_level="DEBUG" if config.settings.verbose else "INFO",
-        show_access_log=config.settings.show_access_log,
     )
 
 
@@ -136,13 +136,18 @@ def _head(config: Config, wiring: Wiring, view: View) -> HeadPart:
             for name, block in config.servers.items()
         ],
         waits_for_models=config.settings.model_endpoint_readiness_timeout_seconds is not None,
+        pool=config.settings.pool,
+        http=config.settings.http,
         log_level="DEBUG" if config.settings.verbose else "INFO",
     )
 
 
 def _yaml(config: Config, view: View) -> str:
-    """A view as text: masked by key name and by value, so that a key pasted elsewhere stays hidden too."""
-    document = mask(document_for(config, view), config.secrets)
+    """A view as text: masked by key name and by value, so that a key pasted elsewhere stays hidden too.
+    `head_server.masked: false` turns that off, for clients that take their keys from here."""
+    document = document_for(config, view)
+    if config.settings.is_head_masked:
+        document = mask(document, config.secrets)
     for surplus in _surplus_environment_servers(config):
         del document[surplus]
     return as_yaml(document, width=1000)

@@ -27,6 +27,8 @@ from gymctl.runtime.stack import Reporter
 FAST_PAUSE = 0.05
 SLOW_PAUSE = 0.25
 FAST_FOR = 20.0
+STRANGER_SECONDS = 5.0
+"""An earlier project that is just going down may still answer for a moment."""
 SHOWN_LOGS = 3
 
 
@@ -47,6 +49,8 @@ class Progress:
     answered: dict[str, float] = field(default_factory=dict)
     """Server -> seconds until it first answered at its host address."""
     strangers: dict[str, str] = field(default_factory=dict)
+    """Server -> who answers at its address instead, and since when."""
+    strange_since: dict[str, float] = field(default_factory=dict)
     head: HeadStatus | None = None
 
     @property
@@ -121,8 +125,25 @@ async def _ask_head(session: aiohttp.ClientSession, stack: RunningProject, progr
         progress.head = answer
         return True
     if answer.stranger:
-        progress.strangers[HEAD] = answer.stranger
+        _note_stranger(progress, stack, HEAD, answer.stranger)
     return False
+
+
+def _note_stranger(progress: Progress, stack: RunningProject, name: str, stranger: str) -> None:
+    """Remember who answers. Whoever still does after a while holds the address for good: ours could not have
+    it, and would not get it by waiting. Raises ServerError."""
+    now = progress.seconds
+    if progress.strangers.get(name) != stranger:
+        progress.strangers[name] = stranger
+        progress.strange_since[name] = now
+    if now - progress.strange_since[name] < STRANGER_SECONDS:
+        return
+    raise ServerError(
+        f"`{name}` is not what answers at its address",
+        where=stack.place(name),
+        details=[_state(name, progress, stack)],
+        hint="stop what listens there, or give the server another `port`",
+    )
 
 
 async def _server(
@@ -135,7 +156,7 @@ async def _server(
     url = stack.table[name].url
     while not (answer := await probe.server(session, url, stack.project, name)).is_ready:
         if answer.stranger:
-            progress.strangers[name] = answer.stranger
+            _note_stranger(progress, stack, name, answer.stranger)
         await progress.pause()
     progress.answered[name] = progress.seconds
     _step(stack, reporter, name, f"ready {progress.seconds:6.1f} s   {url}")
@@ -204,7 +225,7 @@ async def _too_late(stack: RunningProject, config: Config, progress: Progress, l
     names = [HEAD, *stack.table.servers]
     silent = [name for name in names if name not in progress.answered]
     details = [_state(name, progress, stack) for name in silent]
-    details += [f"{name}: answers on the host, but the head cannot reach it" for name in _cut_off(progress)]
+    details += [f"{name}: {_cut_off_by(name, progress)}" for name in _cut_off(progress)]
     for name in silent[:SHOWN_LOGS]:
         lines = await stack.last_lines(name)
         details += diagnosis.log_tail(name, lines, config.secrets)
@@ -227,6 +248,13 @@ def _state(name: str, progress: Progress, stack: RunningProject) -> str:
 
 def _cut_off(progress: Progress) -> list[str]:
     return [name for name in progress.unseen_by_head() if name in progress.answered]
+
+
+def _cut_off_by(name: str, progress: Progress) -> str:
+    """Why the head waits for a server that the host has reached."""
+    targets = progress.head.targets if progress.head is not None else ()
+    detail = next((target.detail for target in targets if target.name == name), "")
+    return f"for the head, {detail}" if detail else "answers on the host, but the head cannot reach it"
 
 
 def _no_model(waiting: Iterable[tuple[str, EndpointState]], config: Config, limit: float) -> ConfigError:

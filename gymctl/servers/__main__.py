@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 from starlette.applications import Starlette
 
+from gymctl.contract import pools
 from gymctl.contract.part import HeadPart, ServerPart
 from gymctl.errors import ConfigError, GymctlError
 from gymctl.servers import head, logs, serve
@@ -48,15 +49,26 @@ def run_server(part: ServerPart) -> None:
     app = load(part)
     sock = serve.listening(part.bind_host, part.bind_port, part.pool)
     logger.info("%s %s listens on %s:%d", part.kind, part.implementation, part.bind_host, part.bind_port)
+    tell_pool(part)
     if part.workers > 1:
         serve.run_workers(part, FACTORY, sock)
     else:
-        serve.run([(app, sock)], access_log=part.show_access_log)
+        serve.run([(app, sock)], part.http)
+
+
+def tell_pool(part: ServerPart) -> None:
+    """Once for a server, however many workers it has (CONTRACT 2.6)."""
+    machine = serve.machine()
+    logger.info(pools.line(part.pool, part.workers, machine))
+    for warning in pools.warnings(part.pool, part.workers, machine):
+        logger.warning(warning)
 
 
 def run_head(part: HeadPart) -> None:
     logs.configure("head", part.log_level)
-    serve.run([(app, serve.listening(part.bind_host, port)) for app, port in head.views(part)])
+    serve.run(
+        [(app, serve.listening(part.bind_host, port, part.pool)) for app, port in head.views(part)], part.http
+    )
 
 
 def main() -> int:
@@ -71,7 +83,7 @@ def main() -> int:
             run_head(part)
     except GymctlError as error:
         for line in f"error: {error}".splitlines():
-            sys.stderr.write(f"({name}) {line}\n")
+            (sys.__stderr__ or sys.stderr).write(f"({name}) {line}\n")
         return 1
     return 0
 

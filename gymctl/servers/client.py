@@ -50,7 +50,8 @@ class ServerClient:
 
     def __init__(self, part: ServerPart) -> None:
         self._urls = {name: address.url for name, address in part.servers.items()}
-        self.transport = Transport(part.pool, workers=part.workers)
+        names = {url: name for name, url in self._urls.items()}
+        self.transport = Transport(part.pool, workers=part.workers, names=names)
 
     def url(self, server: str | ServerRef, path: str = "") -> str:
         name = server if isinstance(server, str) else server.name

@@ -28,6 +28,8 @@ from gymctl.transport import Answer, Transport, TransportError
 
 logger = logging.getLogger("gymctl.head")
 
+NAME = "head"
+"""How the head names itself where servers name their instance id."""
 PROBE_SECONDS = 5.0
 FAST_PAUSE = 0.1
 SLOW_PAUSE = 1.0
@@ -42,6 +44,7 @@ class Watch:
 
     def __init__(self, part: HeadPart) -> None:
         self._part = part
+        self._told: set[tuple[str, str]] = set()
         self._started = time.monotonic()
         self.start_time = time.time()
         self.states = {
@@ -80,6 +83,7 @@ class Watch:
         if target.family == "gymctl" and target.kind == "responses_api_models":
             # First the endpoints, then the state: the head must not look ready in between.
             state.endpoints = [EndpointState(key="", url="", state="waiting", detail="not asked yet")]
+        state.detail = ""
         state.seconds = round(time.monotonic() - self._started, 3)
         state.state = "ready"
         while any(endpoint.state == "waiting" for endpoint in state.endpoints):
@@ -102,9 +106,17 @@ class Watch:
             return False
         identity = (answer.header(PROJECT_HEADER), answer.header(SERVER_HEADER))
         if identity != (self._part.project, target.name):
-            logger.warning("%s answers as %s of project %s", target.url, identity[1], identity[0])
+            self._stranger(target, *identity)
             return False
         return True
+
+    def _stranger(self, target: HeadTarget, project: str | None, name: str | None) -> None:
+        """Told once for each stranger, not ten times a second, and to whoever asks for the status."""
+        who = f"`{name}` of project `{project}`" if project else "a server that is not gymctl's"
+        self.states[target.name].detail = f"at {target.url} answers {who}"
+        if (target.name, who) not in self._told:
+            self._told.add((target.name, who))
+            logger.warning("%s is waited for, but at %s answers %s", target.name, target.url, who)
 
     async def _endpoints(self, target: HeadTarget, transport: Transport) -> list[EndpointState] | None:
         """What a model server says of its upstream; a server without that route has none to wait for."""
@@ -130,8 +142,8 @@ async def _get(transport: Transport, url: str) -> Answer | None:
 def views(part: HeadPart) -> Sequence[tuple[Starlette, int]]:
     """The two apps with their ports: the host's first. They share one watch, which the first one runs."""
     watch = Watch(part)
-    host = _view(part.host_view, part.host_instances, watch, _watching(watch))
-    network = _view(part.network_view, part.network_instances, watch, None)
+    host = _view(part.project, part.host_view, part.host_instances, watch, _watching(watch))
+    network = _view(part.project, part.network_view, part.network_instances, watch, None)
     return [(host, part.host_view_port), (network, part.network_view_port)]
 
 
@@ -149,6 +161,7 @@ def _watching(watch: Watch) -> Any:
 
 
 def _view(
+    project: str,
     text: str,
     instances: list[dict[str, Any]],
     watch: Watch,
@@ -157,13 +170,15 @@ def _view(
     document = dumps(text)  # a JSON string whose text is YAML: clients decode twice
     listed = dumps([{**row, "start_time": row.get("start_time") or watch.start_time} for row in instances])
 
+    identity = {PROJECT_HEADER: project, SERVER_HEADER: NAME}
+
     async def alive(request: Request) -> Response:
-        return Json(b'{"status":"ok"}')
+        return Json(b'{"status":"ok"}', headers=identity)
 
     async def ready(request: Request) -> Response:
         if watch.is_ready:
-            return Json(b'{"status":"ok"}')
-        return Json(b'{"status":"starting"}', status_code=503)
+            return await alive(request)
+        return Json(b'{"status":"starting"}', status_code=503, headers=identity)
 
     async def config(request: Request) -> Response:
         return Json(document)

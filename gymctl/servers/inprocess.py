@@ -10,7 +10,7 @@ from typing import Any
 
 from starlette.types import ASGIApp
 
-from gymctl.contract.part import ServerPart
+from gymctl.contract.part import HttpSettings, ServerPart
 from gymctl.contract.servers import Address, ServerKind
 from gymctl.errors import ServerError
 from gymctl.servers import serve
@@ -20,10 +20,10 @@ HOST = "127.0.0.1"
 
 
 @asynccontextmanager
-async def serving(app: ASGIApp) -> AsyncIterator[str]:
+async def serving(app: ASGIApp, http: HttpSettings | None = None) -> AsyncIterator[str]:
     """The app's URL, for as long as the block lasts."""
     sock = serve.listening(HOST, 0)
-    server = serve.QuietServer(serve.settings(app))
+    server = serve.QuietServer(serve.settings(app, http))
     task = asyncio.create_task(server.serve(sockets=[sock]))
     try:
         while not server.started:
@@ -43,10 +43,13 @@ async def serving_folder(
     name: str,
     settings: Mapping[str, Any] | None = None,
     neighbours: Mapping[str, str] | None = None,
+    *,
+    workers: int = 1,
 ) -> AsyncIterator[str]:
-    """The server of a folder `<kind>/<implementation>`. `neighbours`: URLs it may call, by server id."""
+    """The server of a folder `<kind>/<implementation>`. `neighbours`: URLs it may call, by server id.
+    `workers`: what it is told; it is one process."""
     kind: Any = folder.parent.name
-    part = make_part(name, kind, folder.name, settings, neighbours)
+    part = make_part(name, kind, folder.name, settings, neighbours).model_copy(update={"workers": workers})
     async with serving(load(part, folder)) as url:
         yield url
 

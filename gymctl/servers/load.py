@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from starlette.applications import Starlette
 
 from gymctl.contract.part import ServerPart
+from gymctl.contract.pools import PoolTooSmall
 from gymctl.errors import ConfigError, GymctlError, ServerError
 from gymctl.servers.base import ServerApp
 
@@ -63,6 +64,12 @@ def built(app: ServerApp, part: ServerPart) -> Starlette:
         raise _bad_block(error, part) from error
     except GymctlError:
         raise
+    except PoolTooSmall as error:
+        raise ConfigError(
+            f"connection pool `{error.field}`: {error}",
+            where=part.name,
+            hint="the limits of `global_aiohttp_connector_…` are for all workers together; 0 is none",
+        ) from error
     except (TypeError, ValueError, LookupError) as error:
         name = app.server_class.__name__
         raise ServerError(

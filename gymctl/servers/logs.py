@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from types import TracebackType
+from typing import Any, TextIO, cast
 
 from gymctl.transport import ROLLOUT
 
@@ -24,9 +25,36 @@ class ServerFormatter(logging.Formatter):
         return "\n".join(self._lead + line for line in lines)
 
 
+class Prefixed:
+    """A stream whose lines begin with the server's id: what an author's code prints is told apart, too."""
+
+    def __init__(self, stream: TextIO, server: str) -> None:
+        self._stream = stream
+        self._lead = f"({server}) "
+        self._is_at_start = True
+
+    def write(self, text: str) -> int:
+        pieces: list[str] = []
+        for piece in text.split("\n"):
+            pieces.append(self._lead + piece if self._is_at_start and piece else piece)
+            self._is_at_start = True
+        self._is_at_start = text.endswith("\n") or (not text and self._is_at_start)
+        self._stream.write("\n".join(pieces))
+        if "\n" in text:
+            self._stream.flush()
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
 def configure(server: str, level: str) -> None:
-    """Send all logging of this process to stderr in our form; uvicorn's own loggers join in."""
-    handler = logging.StreamHandler(sys.stderr)
+    """Send all logging of this process to stderr in our form; uvicorn's own loggers join in, and so does
+    what is printed."""
+    errors, output = sys.__stderr__ or sys.stderr, sys.__stdout__ or sys.stdout
+    handler = logging.StreamHandler(errors)
+    sys.stderr = cast(TextIO, Prefixed(errors, server))
+    sys.stdout = cast(TextIO, Prefixed(output, server))
     handler.setFormatter(ServerFormatter(server))
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
     sys.excepthook = _tell

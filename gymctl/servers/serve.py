@@ -8,6 +8,7 @@ import resource
 import signal
 import socket
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, Literal, cast
 
 import uvicorn
@@ -15,7 +16,8 @@ import uvloop
 from starlette.applications import Starlette
 from uvicorn.supervisors import Multiprocess
 
-from gymctl.contract.part import Pool, ServerPart
+from gymctl.contract.part import HttpSettings, Pool, ServerPart
+from gymctl.contract.pools import Machine
 from gymctl.errors import PrerequisiteError, ServerError
 from gymctl.transport import keep_alive
 
@@ -23,6 +25,7 @@ KEEPALIVE_SECONDS = 30
 GRACEFUL_SECONDS = 0.5
 BACKLOG = 4096
 DESCRIPTORS = 65535
+_EPHEMERAL_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 def raise_descriptor_limit() -> None:
@@ -62,7 +65,22 @@ def _refused(host: str, port: int, error: OSError) -> PrerequisiteError:
     return PrerequisiteError(f"cannot listen on {host}:{port}: {error.strerror}")
 
 
-def settings(app: Any, *, lifespan: Literal["on", "off"] = "on", **more: Any) -> uvicorn.Config:
+def machine() -> Machine:
+    """What bounds the number of connections from here."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        first, last = map(int, _EPHEMERAL_PORTS.read_text().split())
+    except (OSError, ValueError):  # not on Linux
+        ports = None
+    else:
+        ports = first, last
+    return Machine(descriptors=None if soft == resource.RLIM_INFINITY else soft, ports=ports)
+
+
+def settings(
+    app: Any, http: HttpSettings | None = None, *, lifespan: Literal["on", "off"] = "on", **more: Any
+) -> uvicorn.Config:
+    http = http or HttpSettings()
     return uvicorn.Config(
         app,
         loop="uvloop",
@@ -72,10 +90,13 @@ def settings(app: Any, *, lifespan: Literal["on", "off"] = "on", **more: Any) ->
         log_config=None,
         server_header=False,
         date_header=False,
-        proxy_headers=False,
+        proxy_headers=http.trusted_proxies is not None,
+        forwarded_allow_ips=list(http.trusted_proxies or ()),
+        access_log=http.show_access_log,
         backlog=BACKLOG,
         timeout_keep_alive=KEEPALIVE_SECONDS,
         timeout_graceful_shutdown=cast(int, GRACEFUL_SECONDS),
+        timeout_worker_healthcheck=http.worker_silence_seconds,
         **more,
     )
 
@@ -88,12 +109,12 @@ class QuietServer(uvicorn.Server):
         yield
 
 
-def run(apps: Sequence[tuple[Starlette, socket.socket]], *, access_log: bool = False) -> None:
+def run(apps: Sequence[tuple[Starlette, socket.socket]], http: HttpSettings) -> None:
     """Serve until a signal comes; a second one ends at once. Raises what the start of an app raises."""
-    uvloop.run(_run(apps, access_log))
+    uvloop.run(_run(apps, http))
 
 
-async def _run(apps: Sequence[tuple[Starlette, socket.socket]], access_log: bool) -> None:
+async def _run(apps: Sequence[tuple[Starlette, socket.socket]], http: HttpSettings) -> None:
     serving: dict[asyncio.Task[None], QuietServer] = {}
 
     def stop() -> None:
@@ -109,7 +130,7 @@ async def _run(apps: Sequence[tuple[Starlette, socket.socket]], access_log: bool
     try:
         async with asyncio.TaskGroup() as group:
             for app, sock in apps:
-                server = QuietServer(settings(app, lifespan="off", access_log=access_log))
+                server = QuietServer(settings(app, http, lifespan="off"))
                 serving[group.create_task(_serve(app, server, sock))] = server
     except ExceptionGroup as failed:
         raise failed.exceptions[0] from None
@@ -122,10 +143,27 @@ async def _serve(app: Starlette, server: QuietServer, sock: socket.socket) -> No
         await server.serve(sockets=[sock])
 
 
+class _Workers(Multiprocess):
+    """uvicorn's supervisor, which would not notice before `worker_silence_seconds` that a worker has died
+    while it was asked: our copy of the worker's end of their pipe kept that open."""
+
+    def init_processes(self) -> None:
+        super().init_processes()
+        self._let_go()
+
+    def keep_subprocess_alive(self) -> None:
+        super().keep_subprocess_alive()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        for worker in self.processes:
+            worker.child_conn.close()
+
+
 def run_workers(part: ServerPart, factory: str, sock: socket.socket) -> None:
     """Several processes on one socket; each imports the app by itself. Raises when one does not start."""
-    config = settings(factory, factory=True, workers=part.workers, access_log=part.show_access_log)
-    supervisor = Multiprocess(config, sockets=[sock])
+    config = settings(factory, part.http, factory=True, workers=part.workers)
+    supervisor = _Workers(config, sockets=[sock])
     supervisor.run()
     # Negative: told to stop, and died of that signal. That one failed uvicorn says in the log only.
     if any((worker.exitcode or 0) > 0 for worker in supervisor.processes):

@@ -9,12 +9,15 @@ starts a new session. The JSON of a session holds `session_id` and, on agents, `
 from __future__ import annotations
 
 import json
+import logging
 import uuid
 from base64 import b64decode, b64encode
 from typing import Any
 
-from itsdangerous import BadSignature, TimestampSigner
+from itsdangerous import BadSignature, SignatureExpired, TimestampSigner
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+logger = logging.getLogger("gymctl.server")
 
 MAX_AGE_SECONDS = 14 * 24 * 3600
 
@@ -44,11 +47,17 @@ class SessionCookie:
     def _opened(self, value: bytes) -> dict[str, Any] | None:
         try:
             session = json.loads(b64decode(self._signer.unsign(value, max_age=MAX_AGE_SECONDS)))
+        except SignatureExpired:
+            return self._refused("is too old")
         except (BadSignature, ValueError):
-            return None
+            return self._refused("is not signed with this project's key")
         if not isinstance(session, dict) or not isinstance(session.get("session_id"), str):
-            return None
+            return self._refused("holds no session")
         return session
+
+    def _refused(self, reason: str) -> None:
+        """Never the value: a cookie in a log is a session for whoever reads it."""
+        logger.warning("cookie %s %s; a new session is begun", self.name, reason)
 
     def value(self, session: dict[str, Any]) -> bytes:
         return self._signer.sign(b64encode(json.dumps(session).encode()))

@@ -5,11 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
+import shlex
+import signal
 import socket
+import sys
+import tempfile
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +23,8 @@ import aiohttp
 import yaml
 from fakes.openai_upstream import OpenAIUpstream
 from fakes.program import gymctl
+
+from gymctl.contract.part import ServerPart
 
 ROLES = ("resources", "stateful", "step", "agent", "environment", "native", "model")
 
@@ -176,6 +183,73 @@ def endpoint_in_a_thread(port: int | None) -> Iterator[OpenAIUpstream]:
         loop.call_soon_threadsafe(loop.stop)
         thread.join(10)
         loop.close()
+
+
+class Process:
+    """`python -m gymctl.servers` with one part; `lines` are what it has said so far, both streams."""
+
+    def __init__(self, part: ServerPart, folder: Path, files: tuple[int, int] | None = None) -> None:
+        """folder: the server's. files: soft and hard limit of open files."""
+        self.url = f"http://{part.bind_host}:{part.bind_port}"
+        self.lines: list[str] = []
+        self._part = part
+        self._folder = folder
+        self._files = files
+
+    async def __aenter__(self) -> Process:
+        with tempfile.NamedTemporaryFile("w", suffix=".json", delete=False) as file:
+            file.write(self._part.model_dump_json())
+        self._file = Path(file.name)
+        command = shlex.join([sys.executable, "-m", "gymctl.servers"])
+        if self._files is not None:
+            soft, hard = self._files
+            command = f"ulimit -Sn {soft} && ulimit -Hn {hard} && exec {command}"
+        self._process = await asyncio.create_subprocess_exec(
+            "/bin/sh",
+            "-c",
+            command,
+            cwd=self._folder,
+            env={**os.environ, "GYMCTL_PART": file.name},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
+        )
+        self._reading = asyncio.create_task(self._read())
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        if self._process.returncode is None:
+            os.killpg(self._process.pid, signal.SIGTERM)
+        await self.ended()
+        self._file.unlink()
+
+    async def _read(self) -> None:
+        assert self._process.stdout is not None
+        async for line in self._process.stdout:
+            self.lines.append(line.decode().rstrip("\n"))
+
+    async def ended(self) -> int:
+        """Its exit code, once it has said all it had to say."""
+        async with asyncio.timeout(60):
+            await self._reading
+            return await self._process.wait()
+
+    async def ready(self) -> str:
+        """Its URL, once it answers."""
+        async with asyncio.timeout(60), aiohttp.ClientSession() as session:
+            while True:
+                assert self._process.returncode is None, self.lines
+                with contextlib.suppress(aiohttp.ClientError):
+                    async with session.get(f"{self.url}/readyz"):
+                        return self.url
+                await asyncio.sleep(0.05)
+
+
+async def until(condition: Callable[[], object], seconds: float = 10) -> None:
+    """Wait, but not for ever, for what happens elsewhere."""
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110 - another thread or process makes it true
+            await asyncio.sleep(0.02)
 
 
 def cookies_of(answer: aiohttp.ClientResponse) -> dict[str, str]:

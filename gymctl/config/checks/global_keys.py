@@ -127,7 +127,7 @@ class ReservedKeys(BaseModel):
     entrypoint: Text = Field(None, description="Target folder of single-server commands.")
     default_host: Text = Field(None, description="Host of every server that names none.")
     use_absolute_ip: Boolean = Field(False, description="Use this machine's own address as default host.")
-    head_server: Mapping = Field(None, description="Address of the head: `host`, `port` (11000).")
+    head_server: Mapping = Field(None, description="Of the head: `host`, `port` (11000), `masked` (true).")
     port_range_low: Port = Field(10001, description="Lowest port that is given away.")
     port_range_high: Port = Field(20000, description="Highest port that is given away.")
     disallowed_ports: Ports = Field(None, description="Ports that are not given away.")
@@ -181,8 +181,10 @@ class GlobalKeys(ReservedKeys):
     policy_base_url: Written = Field(None, description="Where the policy model is served.")
     policy_api_key: Written = Field(None, description="Key of the policy model.")
     policy_model_name: Written = Field(None, description="Name of the policy model.")
-    global_aiohttp_connector_limit: Limit = Field(102400, description="Connections of one process.")
-    global_aiohttp_connector_limit_per_host: Limit = Field(1024, description="Connections to one host.")
+    global_aiohttp_connector_limit: Limit = Field(
+        102400, description="Connections of all workers of a server; 0: no limit."
+    )
+    global_aiohttp_connector_limit_per_host: Limit = Field(1024, description="The same, to one host.")
     global_aiohttp_intended_concurrency: Count = Field(None, description="Warns where limits are lower.")
     global_aiohttp_intended_concurrency_per_host: Count = Field(
         None, description="Warns where limits are lower."

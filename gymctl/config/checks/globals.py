@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path as FilePath
 from typing import Any, cast
 
@@ -10,13 +10,15 @@ from pydantic import ValidationError
 
 from gymctl.config.checks import evaluation
 from gymctl.config.checks.global_keys import GlobalKeys, TokenIdCapture
-from gymctl.config.model import GlobalSettings
+from gymctl.config.model import GlobalSettings, ServerBlock
 from gymctl.config.names import suggestion
 from gymctl.config.problems import Problems
 from gymctl.config.reading.quoting import quote_hint
 from gymctl.config.tree.masking import is_secret
 from gymctl.config.tree.origins import MISSING, Origins, Path, dotted
-from gymctl.contract.part import Pool
+from gymctl.contract.part import HttpSettings, Pool
+from gymctl.contract.pools import PoolTooSmall, divided
+from gymctl.contract.proxies import refusal
 from gymctl.errors import ConfigError
 
 _FILLED_IN = (
@@ -38,7 +40,11 @@ _POOL = {
     "global_aiohttp_tcp_keepalive_idle_seconds": "keepalive_idle_seconds",
     "global_aiohttp_tcp_keepalive_interval_seconds": "keepalive_interval_seconds",
     "global_aiohttp_tcp_keepalive_probes": "keepalive_probes",
+    "global_aiohttp_intended_concurrency": "intended",
+    "global_aiohttp_intended_concurrency_per_host": "intended_per_host",
+    "global_aiohttp_client_request_debug": "tells_every_failure",
 }
+_EXAMPLE_PROXY = "10.0.0.7, 10.1.0.0/16"
 _CHECKED_ELSEWHERE = frozenset(("config_paths", "head_server", "default_host", *evaluation.KEYS))
 """Keys whose mistakes are told by those who act on them."""
 
@@ -65,9 +71,54 @@ def settings(document: Mapping[str, Any], origins: Origins, problems: Problems) 
         pool=Pool(**limits),
         server_spinup_timeout_seconds=_bound(keys.server_spinup_timeout_seconds),
         model_endpoint_readiness_timeout_seconds=_bound(keys.model_endpoint_readiness_timeout_seconds),
-        show_access_log=keys.uvicorn_logging_show_200_ok is True,
+        http=_http(keys, origins, problems),
+        is_head_masked=_is_head_masked(document, origins, problems),
         verbose=keys.verbose is True,
     )
+
+
+def _http(keys: GlobalKeys, origins: Origins, problems: Problems) -> HttpSettings:
+    """How servers listen. A list of proxies is looked at only when they are believed."""
+    proxies: tuple[str, ...] | None = None
+    if keys.uvicorn_proxy_headers:
+        proxies = tuple(keys.uvicorn_forwarded_allow_ips or ())
+        reason = refusal(proxies)
+        if reason is not None:
+            key = "uvicorn_forwarded_allow_ips"
+            where = origins.where(key) or origins.where("uvicorn_proxy_headers")
+            hint = f"`uvicorn_proxy_headers: true` needs it; for example [{_EXAMPLE_PROXY}]"
+            problems.add(ConfigError(f"`{key}` {reason}", where=where, hint=hint), key)
+            proxies = None
+    default = HttpSettings().worker_silence_seconds
+    return HttpSettings(
+        show_access_log=keys.uvicorn_logging_show_200_ok is True,
+        trusted_proxies=proxies,
+        worker_silence_seconds=keys.uvicorn_timeout_worker_healthcheck or default,
+    )
+
+
+def _is_head_masked(document: Mapping[str, Any], origins: Origins, problems: Problems) -> bool:
+    path = ("head_server", "masked")
+    head = document.get(path[0])
+    value = head.get(path[1]) if isinstance(head, Mapping) else None
+    if value is not None and not isinstance(value, bool):
+        problems.add(_wrong(path, "must be true or false", value, origins), *path)
+    if value is False:
+        where = origins.where(*path) or "default"
+        problems.warn(f"`{dotted(path)}` ({where}): whoever reaches the head reads all keys in clear")
+    return value is not False
+
+
+def check_pools(pool: Pool, blocks: Iterable[ServerBlock], origins: Origins, problems: Problems) -> None:
+    """A limit that leaves a worker nothing is refused before anything starts (CONTRACT 2.6)."""
+    for block in blocks:
+        try:
+            divided(pool, block.workers)
+        except PoolTooSmall as error:
+            key = next(key for key, field in _POOL.items() if field == error.field)
+            where = origins.where(key) or origins.where(*block.path, "num_workers")
+            hint = f"it is the budget of all workers together: {block.workers} or more, or 0 for no limit"
+            problems.add(ConfigError(f"`{key}` of `{block.name}`: {error}", where=where, hint=hint))
 
 
 def port_range(document: Mapping[str, Any]) -> tuple[int, int]:

@@ -22,7 +22,7 @@ from gymctl.config.tree.masking import is_secret
 from gymctl.config.tree.origins import Path, dotted, leaves, place_of
 from gymctl.contract.servers import KINDS
 
-_HEAD = ("host", "port")
+_HEAD = ("host", "port", "masked")
 
 
 def of(config: Config) -> list[str]:
@@ -60,7 +60,7 @@ def _near_settings(config: Config) -> Iterator[str]:
 
 
 def _head_keys(config: Config) -> Iterator[str]:
-    """The head has an address and nothing else."""
+    """What the head does not know."""
     head = config.document.get("head_server")
     for key in head if isinstance(head, Mapping) else ():
         if key not in _HEAD:

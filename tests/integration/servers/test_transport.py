@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from gymctl import transport as module
-from gymctl.contract.part import Pool
-from gymctl.transport import Transport, TransportError
+from gymctl.transport import TransportError
 
 ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nset-cookie: a=b=; path=/\r\nset-cookie: c=d\r\n\r\nok"
 
@@ -92,15 +91,6 @@ async def test_an_error_status_is_an_answer(transport, free_port):
     async with raw_server(free_port, lambda n: gone) as received:
         answer = await transport.call("POST", f"http://127.0.0.1:{free_port}/x", b"", key="k")
     assert (answer.status, answer.reason, len(received)) == (503, "Busy", 1)
-
-
-def test_a_pool_is_shared_by_workers_and_must_not_vanish():
-    divided = Transport(Pool(limit=102400, limit_per_host=1024), workers=4)
-    assert (divided._limit, divided._limit_per_host) == (25600, 256)
-    unlimited = Transport(Pool(limit=0, limit_per_host=0), workers=4)
-    assert (unlimited._limit, unlimited._limit_per_host) == (0, 0)
-    with pytest.raises(ValueError, match="limit_per_host"):
-        Transport(Pool(limit_per_host=2), workers=4)
 
 
 @pytest.mark.parametrize("url", ["nowhere", "http://", "http://host:port/x", "ftp://127.0.0.1/x"])
