@@ -41,9 +41,10 @@ def test_each_server_takes_less_than_40_lines() -> None:
 
 
 def test_its_tests_pass(folder: Path) -> None:
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "mine/tests/test_vault.py"]
+    tests = ["mine/tests/test_vault.py", "mine/tests/test_steps.py"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
     ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    assert "5 passed" in ended.stdout, ended.stdout + ended.stderr
+    assert "7 passed" in ended.stdout, ended.stdout + ended.stderr
 
 
 def test_its_evaluation_has_the_promised_reward(folder: Path) -> None:
