@@ -43,7 +43,8 @@ async def test_a_turn_alone_is_one_model_call_with_its_cookies(agent, client, it
     url, model = await agent(lambda body, count: [call])
     answer = await client.post(f"{url}/v1/responses", {"input": "Weather?"}, cookies={"Other___x": "1"})
     assert answer.json()["output"] == [call]
-    assert answer.cookies.keys() == {"Other___x", "Fake___policy_model", "ToolSimulationAgent___agent"}
+    assert {"Other___x", "ToolSimulationAgent___agent"} < answer.cookies.keys()
+    assert any(name.endswith("___policy_model") for name in answer.cookies)
     assert len(model.requests) == 1
 
 
