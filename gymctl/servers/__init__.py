@@ -9,12 +9,15 @@ from gymctl.servers.environment import AgentRef, EnvironmentConfig, EnvironmentS
 from gymctl.servers.gymnasium import GymnasiumServer, StepRequest
 from gymctl.servers.gymnasium_env import EnvConfig, EnvRow, EnvServer, InvalidAction
 from gymctl.servers.handlers import tool
+from gymctl.servers.judge import Judge, JudgeFailed
 from gymctl.servers.model import ModelServer
 from gymctl.servers.model_calls import ask, conversation_of
 from gymctl.servers.params import completed
-from gymctl.servers.resources import ResourcesConfig, ResourcesServer, VerifyRequest, VerifyResponse
+from gymctl.servers.resources import ResourcesServer
+from gymctl.servers.resources_config import JudgeConfig, ResourcesConfig
 from gymctl.servers.single_turn import SingleTurnConfig, SingleTurnServer
 from gymctl.servers.state import SessionState
+from gymctl.servers.verdicts import MultiRewardResponse, VerifyRequest, VerifyResponse
 from gymctl.servers.wire import Json, invalid, json_object, validated
 from gymctl.transport import Answer, TransportError
 
@@ -35,7 +38,11 @@ __all__ = [
     "InnerServerError",
     "InvalidAction",
     "Json",
+    "Judge",
+    "JudgeConfig",
+    "JudgeFailed",
     "ModelServer",
+    "MultiRewardResponse",
     "Reset",
     "ResourcesConfig",
     "ResourcesServer",

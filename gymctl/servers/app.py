@@ -40,6 +40,7 @@ class Servable(Protocol):
     async def shutdown(self) -> None: ...
     def openapi(self) -> dict[str, Any]: ...
     def routes(self, app: Starlette) -> None: ...
+    def routed(self, app: Starlette) -> None: ...
 
 
 def assemble(server: Servable) -> Starlette:
@@ -68,6 +69,7 @@ def assemble(server: Servable) -> Starlette:
 
     app.router.routes.append(Route("/openapi.json", openapi, methods=["GET"]))
     server.routes(app)
+    server.routed(app)
     table |= plain(app.router.routes)
     return app
 

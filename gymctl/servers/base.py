@@ -92,6 +92,9 @@ class Server:
     def routes(self, app: Starlette) -> None:
         """Add the routes. Subclasses call `super().routes(app)` and then add their own."""
 
+    def routed(self, app: Starlette) -> None:
+        """For base classes: all routes are there, those of the author too."""
+
     def post(self, app: Starlette, path: str, endpoint: Endpoint, *, is_once_per_key: bool = False) -> None:
         """A plain route: request in, response out.
 

@@ -31,8 +31,10 @@ from gymctl.contract.stepping import (
 )
 from gymctl.errors import ConfigError
 from gymctl.servers.handlers import Signature
-from gymctl.servers.resources import Answered, SessionServer, row_model, without_absent
+from gymctl.servers.resources import row_model, without_absent
+from gymctl.servers.session_server import SessionServer
 from gymctl.servers.state import SessionState
+from gymctl.servers.verdicts import Answered
 from gymctl.servers.wire import Json, json_object, validated
 from gymctl.transport import KEY_HEADER
 
@@ -117,6 +119,7 @@ class GymnasiumServer(SessionServer):
             values[name] = validated(self._reset_model, without_absent(self._reset_model, row))
         session_id: str = request.session["session_id"]
         await self._end(session_id)
+        await self.sessions.begin(session_id)
         episode = self.sessions.get(session_id, Begun)
         async with episode.lock:
             states = self._reset_signature.state_of(self.sessions, session_id)
@@ -158,7 +161,7 @@ class GymnasiumServer(SessionServer):
         episode.is_over = True
         self.sessions.scored(session_id)
         try:
-            await self.sessions.close(session_id)
+            await self.sessions.forget(session_id)
         except Exception as error:  # an author's release: the step's answer must not be lost with it
             logger.exception("an episode's state was not released")
             return {CLEANUP_WARNING: f"not released: {error!r}"[:500]}
@@ -175,7 +178,7 @@ class GymnasiumServer(SessionServer):
             episode = Begun()  # an earlier release failed: what is left of the session goes now
         async with episode.lock:
             episode.is_over = True
-            await self.sessions.close(session_id)
+            await self.sessions.forget(session_id)
 
 
 def _step_model(signature: Signature) -> type[StepRequest]:

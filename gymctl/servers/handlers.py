@@ -7,7 +7,7 @@ the arguments of a tool, or one model for the whole row.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar, get_type_hints
 
@@ -15,19 +15,18 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from gymctl.servers.state import SessionState, SessionStore
 
-F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
+F = TypeVar("F", bound=Callable[..., Any])
 
 _TOOL_MARK = "__gymctl_tool__"
 
 
 def tool(function: F) -> F:
-    """Serve an async method as `POST /<its name>`.
+    """Serve a method as `POST /<its name>`.
 
     Its parameters are the tool's arguments, its docstring the description that the model reads, its return
-    value the answer: a string as text, anything else as JSON.
+    value the answer: a string as text, anything else as JSON. An `async def` runs in the event loop and must
+    not block it; a plain `def` runs in a thread (see `ResourcesServer.handler_threads`).
     """
-    if not inspect.iscoroutinefunction(function):
-        raise TypeError(f"@tool: `{getattr(function, '__name__', function)}` must be `async def`")
     setattr(function, _TOOL_MARK, True)
     return function
 

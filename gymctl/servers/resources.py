@@ -4,166 +4,51 @@ POST /seed_session   a session begins: typed (environment server) or the flat ro
 POST /<tool>         one per `@tool` method
 POST /verify         row + response in, reward out
 POST /close_session  its state is released
+POST /mcp            the tools once more, over MCP, if the block says `expose_tools_over_mcp: true`
 POST /aggregate_metrics, GET /reverify_mode, GET /openapi.json (the tools only)
 """
 
 from __future__ import annotations
 
-import asyncio
-import math
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Any, ClassVar, Literal, TypeVar
+import logging
+from collections.abc import Collection
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from gymctl.contract.aggregate import AggregateRequest
 from gymctl.contract.episodes import (
     ResourcesClose,
     ResourcesCloseResponse,
     ResourcesSeed,
     ResourcesSeedResponse,
 )
+from gymctl.contract.failures import is_failure_kind
 from gymctl.contract.part import ServerPart
-from gymctl.contract.responses import output_text
-from gymctl.errors import ConfigError
-from gymctl.metrics.aggregate import aggregate
-from gymctl.servers.base import Server, ServerConfig
 from gymctl.servers.handlers import Signature, Tool, tools_of
+from gymctl.servers.judge import Judge, JudgeFailed, failed_verdict, judge_failure
 from gymctl.servers.params import completed
-from gymctl.servers.prefix import PrefixRule
-from gymctl.servers.resources_sessions import ResourcesSessions
-from gymctl.servers.state import SessionStore
+from gymctl.servers.recent import Recent
+from gymctl.servers.resources_config import JudgeConfig
+from gymctl.servers.resources_sessions import ResourcesSessions, Turns
+from gymctl.servers.session import SessionCookie
+from gymctl.servers.session_server import SessionServer
+from gymctl.servers.verdicts import VerifyRequest
 from gymctl.servers.wire import Json, json_object, validated
+from gymctl.transport import KEY_HEADER
 
-V = TypeVar("V", bound="VerifyResponse")
+if TYPE_CHECKING:
+    from gymctl.servers.mcp_tools import McpTools
 
-SWEEP_SECONDS = 30.0
+logger = logging.getLogger("gymctl.server")
 
-
-class ResourcesConfig(ServerConfig):
-    """Block of a resources server."""
-
-    domain: str | None = None
-    max_sessions: int = Field(default=131072, ge=1)
-    session_idle_seconds: float = Field(default=21600, gt=0)
-    """As long as an episode may last: a slow model must not lose its session."""
-    expose_tools_over_mcp: bool = False
-
-    @field_validator("expose_tools_over_mcp")
-    @classmethod
-    def _is_not_there_yet(cls, is_asked: bool) -> bool:
-        if is_asked:
-            raise ValueError("tools over MCP are not supported yet; they are served over HTTP")
-        return is_asked
-
-
-class Answered(BaseModel):
-    """A body that holds a row and what a model made of it. Subclasses declare the row fields they read."""
-
-    model_config = ConfigDict(extra="ignore")
-
-    responses_create_params: dict[str, Any]
-    response: dict[str, Any]
-
-    @field_validator("response")
-    @classmethod
-    def _has_readable_items(cls, response: dict[str, Any]) -> dict[str, Any]:
-        output = response.get("output") or []
-        if not isinstance(output, list) or not all(isinstance(item, dict) for item in output):
-            raise ValueError("`output` must be a list of objects")
-        return response
-
-    @property
-    def answer(self) -> str:
-        """The text of the last assistant message; empty when the model said nothing."""
-        for item in reversed(self.response.get("output") or ()):
-            if item.get("type") == "message":
-                return output_text({"output": [item]})
-        return ""
-
-
-class VerifyRequest(Answered):
-    """Body of `/verify`. Subclass it to declare the row fields your verifier reads; the rest is dropped."""
-
-    def scored(self, reward: float) -> VerifyResponse:
-        """The answer to this request with its reward. See `VerifyResponse.of` for one with more fields."""
-        return VerifyResponse.of(self, reward=reward)
-
-
-class VerifyResponse(BaseModel):
-    """Answer of `/verify` (CONTRACT 5.4). Subclass it to declare fields of your own."""
-
-    responses_create_params: dict[str, Any]
-    response: dict[str, Any]
-    reward: float
-    mask_sample: bool = False
-    failure_kind: str | None = None
-    failure_reason: str | None = None
-
-    @classmethod
-    def of(cls: type[V], request: VerifyRequest, *, reward: float, **fields: Any) -> V:
-        """Echo the fields that request and answer have in common, and add the reward and `fields`."""
-        echoed = {name: value for name, value in request.__dict__.items() if name in cls.model_fields}
-        return cls(**{**echoed, "reward": reward, **fields})
-
-    @field_validator("reward")
-    @classmethod
-    def _is_number(cls, reward: float) -> float:
-        # JSON has no NaN: it would arrive as null, and be counted as something it is not.
-        if not math.isfinite(reward):
-            raise ValueError(f"reward must be a finite number, got {reward}")
-        return reward
-
-
-class SessionServer(Server):
-    """What resources servers of both styles, tools and steps, have in common: sessions and aggregation."""
-
-    needs: ClassVar[type[ServerConfig]] = ResourcesConfig
-    prefix: ClassVar[PrefixRule] = PrefixRule.ANY_PATH
-
-    def __init__(self, part: ServerPart) -> None:
-        super().__init__(part)
-        self.sessions = SessionStore(
-            maximum=self.config.max_sessions, idle_seconds=self.config.session_idle_seconds
-        )
-        if self.is_stateful and part.workers > 1:
-            raise ConfigError(
-                f"`num_workers`: {part.workers}, but {type(self).__name__} keeps state of sessions",
-                where=part.name,
-                hint="it must be 1: a session's requests have to meet the same process",
-            )
-
-    @property
-    def is_stateful(self) -> bool:
-        raise NotImplementedError
-
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        async with super().running():
-            sweeper = asyncio.create_task(self._sweep())
-            try:
-                yield
-            finally:
-                sweeper.cancel()
-                await asyncio.wait([sweeper])
-                await self.sessions.close_all()
-
-    async def _sweep(self) -> None:
-        while True:
-            await asyncio.sleep(SWEEP_SECONDS)
-            await self.sessions.sweep()
-
-    def routes(self, app: Starlette) -> None:
-        super().routes(app)
-        self.post(app, "/aggregate_metrics", self._aggregate_metrics)
-
-    async def _aggregate_metrics(self, request: Request) -> Response:
-        body = validated(AggregateRequest, await json_object(request))
-        return Json(await asyncio.to_thread(aggregate, body.verify_responses))
+REMEMBERED_SEEDS = 8192
+"""Flat seeds whose `Idempotency-Key` is known, at most."""
+TOLD_KINDS = 100
+"""Unknown failure kinds that are warned about, at most."""
 
 
 class ResourcesServer(SessionServer):
@@ -178,23 +63,39 @@ class ResourcesServer(SessionServer):
         self._verify_signature = Signature.of(type(self).verify)
         self._verify_model = _verify_model(self._verify_signature)
         self._seed_model = row_model(self._seed_signature)
+        signatures = [*(tool.signature for tool in self.tools), self._seed_signature, self._verify_signature]
+        self._is_stateful = any(signature.states for signature in signatures)
         self._typed_sessions = ResourcesSessions()
+        self._flat_seeds = Turns()
+        self._seeds_by_key: Recent[str, tuple[dict[str, Any], Response]] = Recent(REMEMBERED_SEEDS)
+        self._mcp: McpTools | None = None
+        self._told_kinds: set[str] = set()
         super().__init__(part)
 
     @property
     def is_stateful(self) -> bool:
-        signatures = [*(tool.signature for tool in self.tools), self._seed_signature, self._verify_signature]
-        return any(signature.states for signature in signatures)
+        return self._is_stateful
 
-    async def seed(self, *args: Any, **kwargs: Any) -> None:
+    @cached_property
+    def judge(self) -> Judge:
+        """The model that `verify` may ask; the server's config must extend JudgeConfig."""
+        if not isinstance(self.config, JudgeConfig):
+            raise TypeError(f"{type(self).__name__}.config must extend JudgeConfig to have a judge")
+        return Judge(self.client, self.config)
+
+    def seed(self, *args: Any, **kwargs: Any) -> Any:
         """Prepare a session. Override as `seed(self, row: MyRow, state: MyState)`, either or both."""
 
-    async def verify(self, *args: Any, **kwargs: Any) -> VerifyResponse:
+    def verify(self, *args: Any, **kwargs: Any) -> Any:
         """Score a response. Override as `verify(self, request: VerifyRequest)`, plus states you need.
 
         Must not fail when the caller never seeded a session: state is then as new.
         """
         raise NotImplementedError(f"{type(self).__name__} has no `verify`")
+
+    def offered_tools(self, row: dict[str, Any]) -> Collection[str] | None:
+        """The tools that a session may use over MCP, by the row that it is seeded with; None for all."""
+        return None
 
     def routes(self, app: Starlette) -> None:
         super().routes(app)
@@ -205,51 +106,121 @@ class ResourcesServer(SessionServer):
         for tool in self.tools:
             self.post(app, f"/{tool.name}", self._endpoint(tool), is_once_per_key=True)
 
+    def routed(self, app: Starlette) -> None:
+        """Put `/mcp` before all other routes, if the block asks for it."""
+        super().routed(app)
+        if not self.config.expose_tools_over_mcp:
+            return
+        from gymctl.servers import mcp_tools  # heavy: 0.7 CPU seconds
+
+        mcp_tools.refuse_taken_path(app.router.routes, self.part.name)
+        cookie = SessionCookie(self.label, self.part.session_secret)
+        tokens = mcp_tools.Tokens(self.label, self.part.session_secret)
+        self._mcp = mcp_tools.McpTools(app, app.router.routes, self.tools, self.part.name, cookie, tokens)
+        app.router.routes[:0] = self._mcp.routes
+
     def _endpoint(self, tool: Tool) -> Any:
         method = getattr(self, tool.name)
 
         async def call(request: Request) -> Response:
             arguments = validated(tool.arguments, await json_object(request))
             states = tool.signature.state_of(self.sessions, request.session["session_id"])
-            result = await method(**tool.keywords(arguments), **states)
+            result = await self._threads.call(method, **tool.keywords(arguments), **states)
             return PlainTextResponse(result) if isinstance(result, str) else Json(result)
 
         return call
 
+    # Sessions
+
     async def _seed_session(self, request: Request) -> Response:
         body = await json_object(request)
-        session_id: str = request.session["session_id"]
-        if "resources_session_id" in body and "episode_id" in body:
-            seed = validated(ResourcesSeed, body)
-            session_id = request.session["session_id"] = seed.resources_session_id
-            await self._typed_sessions.seed(seed, lambda: self._seeded(session_id, seed.task_data))
-            return Json(ResourcesSeedResponse(resources_session_id=session_id))
-        await self._seeded(session_id, body)
-        return Json(b"{}")
+        if "resources_session_id" not in body or "responses_create_params" in body:
+            return await self._seed_flat(body, request)
+        seed = validated(ResourcesSeed, body)
+        session_id = request.session["session_id"] = seed.resources_session_id
+        await self._typed_sessions.seed(seed, lambda: self._seeded(session_id, seed.task_data))
+        offer = self._mcp_offer(session_id, seed.task_data)
+        return Json(ResourcesSeedResponse(resources_session_id=session_id, resources_tools=offer))
+
+    async def _seed_flat(self, row: dict[str, Any], request: Request) -> Response:
+        """A second seed starts the session anew. A repeat with the same `Idempotency-Key` joins the session
+        of the first, whose cookie its caller may have missed."""
+        key = request.headers.get(KEY_HEADER)
+        async with self._flat_seeds.of(request.session["session_id"] if key is None else f"key {key}"):
+            earlier = None if key is None else self._seeds_by_key.get(key)
+            if earlier is not None:
+                request.session.update(earlier[0])
+                return earlier[1]
+            session_id: str = request.session["session_id"]
+            await self._seeded(session_id, row)
+            offer = self._mcp_offer(session_id, row)
+            answer = Json(b"{}" if offer is None else {"mcp": offer})
+            if key is not None:
+                self._seeds_by_key.put(key, (dict(request.session), answer))
+            return answer
 
     async def _seeded(self, session_id: str, row: dict[str, Any]) -> None:
-        await self.sessions.close(session_id)  # a second seed starts the session anew
-        values: dict[str, Any] = dict(self._seed_signature.state_of(self.sessions, session_id))
+        """Take the session's place and let the author prepare it; a place that nobody uses is given back."""
+        values: dict[str, Any] = {}
         if self._seed_model is not None:
             name = next(iter(self._seed_signature.own))
             values[name] = validated(self._seed_model, without_absent(self._seed_model, row))
-        await self.seed(**values)
+        if self.is_stateful:
+            await self.sessions.begin(session_id)
+        if type(self).seed is ResourcesServer.seed:
+            return
+        try:
+            values |= self._seed_signature.state_of(self.sessions, session_id)
+            await self._threads.call(self.seed, **values)
+        except BaseException:
+            await self.sessions.forget(session_id)
+            raise
+
+    def _mcp_offer(self, session_id: str, row: dict[str, Any]) -> dict[str, Any] | None:
+        return None if self._mcp is None else self._mcp.offer(session_id, self.offered_tools(row))
 
     async def _close_session(self, request: Request) -> Response:
         close = validated(ResourcesClose, await json_object(request))
         session_id = close.resources_session_id
-        await self._typed_sessions.close(session_id, lambda: self.sessions.close(session_id))
+        await self._typed_sessions.close(session_id, lambda: self._released(session_id))
         return Json(ResourcesCloseResponse(resources_session_id=session_id))
 
+    async def _released(self, session_id: str) -> None:
+        if self.is_stateful:
+            await self.sessions.close(session_id)
+
+    # Verdicts
+
     async def _verify(self, request: Request) -> Response:
-        body = without_absent(self._verify_model, await json_object(request))
-        question = validated(self._verify_model, body)
+        body = await json_object(request)
+        question = validated(self._verify_model, without_absent(self._verify_model, body))
         question.responses_create_params = completed(question.responses_create_params)
         session_id: str = request.session["session_id"]
         states = self._verify_signature.state_of(self.sessions, session_id)
-        verdict = await self.verify(question, **states)
-        self.sessions.scored(session_id)
-        return Json(dict(verdict))
+        emitted = question.response
+        if self._mcp is not None:
+            question.response = self._mcp.renamed(emitted)
+        try:
+            verdict = dict(await self._threads.call(self.verify, question, **states))
+        except (JudgeFailed, ExceptionGroup) as error:
+            failure = judge_failure(error)
+            if failure is None:
+                raise
+            logger.warning("/verify: %s", failure)
+            verdict = failed_verdict(question, body, failure)
+        finally:
+            self.sessions.scored(session_id)
+        if question.response is not emitted:
+            verdict["response"] = emitted
+        self._tell_unknown(verdict["failure_kind"])
+        return Json(verdict)
+
+    def _tell_unknown(self, kind: str | None) -> None:
+        if kind is None or is_failure_kind(kind) or kind in self._told_kinds:
+            return
+        if len(self._told_kinds) < TOLD_KINDS:
+            self._told_kinds.add(kind)
+            logger.warning("`failure_kind` %r is not known; name one of your own as `<server>:<kind>`", kind)
 
     async def _reverify_mode(self, request: Request) -> Response:
         return Json(self.reverify_mode)

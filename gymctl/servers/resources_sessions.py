@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Awaitable, Callable
+import weakref
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 
 from starlette.exceptions import HTTPException
 
@@ -55,12 +57,28 @@ class ResourcesSessions:
         """Release, then remember the id as closed. When the release raises, the id stays open."""
         entry = self._seeded.get(session_id)
         if entry is None:
+            await release()
             self._closed.put(session_id, True)
             return
         async with entry.lock:
             await release()
             self._closed.put(session_id, True)
             self._seeded.drop(session_id)
+
+
+class Turns:
+    """One after the other, by key."""
+
+    def __init__(self) -> None:
+        self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
+
+    @asynccontextmanager
+    async def of(self, key: str) -> AsyncIterator[None]:
+        lock = self._locks.get(key)
+        if lock is None:
+            lock = self._locks[key] = asyncio.Lock()
+        async with lock:
+            yield
 
 
 def _digest(seed: ResourcesSeed) -> bytes:

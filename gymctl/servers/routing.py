@@ -6,6 +6,7 @@ out saves a tenth of a small request to a resources server.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeAlias
 
@@ -22,13 +23,22 @@ Table: TypeAlias = dict[tuple[str, str], Callable[[Request], Coroutine[Any, Any,
 
 
 def plain(routes: Iterable[BaseRoute]) -> Table:
-    """Endpoints by method and path, of the routes whose path has no parameter."""
-    return {
-        (method, route.path): route.endpoint
-        for route in routes
-        if isinstance(route, Route) and "{" not in route.path
-        for method in route.methods or ()
-    }
+    """Endpoints by method and path, of the routes whose path has no parameter; the first of a path counts.
+
+    Only coroutine functions of plain routes: Starlette runs others in a thread, takes an object for an ASGI app,
+    and a route of another class (FastAPI's) calls its endpoint in a way of its own.
+    """
+    table: Table = {}
+    taken: set[tuple[str, str]] = set()
+    for route in routes:
+        if not isinstance(route, Route) or "{" in route.path:
+            continue
+        is_plain = type(route) is Route and inspect.iscoroutinefunction(route.endpoint)
+        for place in {(method, route.path) for method in route.methods or ()} - taken:
+            taken.add(place)
+            if is_plain:
+                table[place] = route.endpoint
+    return table
 
 
 class PlainRoutes:

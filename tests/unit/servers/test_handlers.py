@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import pytest
 from pydantic import BaseModel, Field
@@ -90,13 +90,6 @@ def test_state_is_the_sessions_object():
 
 def test_subclasses_inherit_tools():
     assert [entry.name for entry in tools_of(FasterChess)] == ["move", "resign", "blitz"]
-
-
-def test_a_tool_must_be_async():
-    with pytest.raises(TypeError, match="`sync` must be `async def`"):
-
-        @tool
-        def sync(self: Any) -> Any: ...
 
 
 def test_state_and_several_workers_do_not_go_together():

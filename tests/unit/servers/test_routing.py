@@ -96,3 +96,27 @@ async def test_a_body_that_does_not_fit_is_answered_with_what_is_wrong() -> None
     status, _, body = await ask("POST", "/strict")
     assert status == 422
     assert json.loads(body)["detail"][0]["loc"] == ["body", "city"]
+
+
+def test_only_coroutine_functions_of_plain_routes_are_looked_up():
+    class Own(Route):
+        """Like FastAPI's, whose endpoint does not take a request."""
+
+    class App:
+        async def __call__(self, scope: Any, receive: Any, send: Any) -> None: ...
+
+    def blocking(request: Request) -> Response:
+        return PlainTextResponse("")
+
+    routes = [
+        Own("/own", hello, methods=["POST"]),
+        Route("/app", App(), methods=["POST"]),
+        Route("/blocking", blocking, methods=["POST"]),
+        Route("/hello", hello, methods=["POST"]),
+    ]
+    assert plain(routes) == {("POST", "/hello"): hello}
+
+
+def test_the_first_route_of_a_path_counts():
+    first, second = Route("/a", hello, methods=["POST"]), Route("/a", busy, methods=["POST", "PUT"])
+    assert plain([first, second]) == {("POST", "/a"): hello, ("PUT", "/a"): busy}

@@ -63,6 +63,8 @@ def test_an_open_session_is_never_given_up_for_a_new_one(clock):
     with pytest.raises(HTTPException) as refused:
         sessions.get("d", Count)
     assert refused.value.status_code == 503
+    assert refused.value.headers is not None and int(refused.value.headers["Retry-After"]) >= 1
+    assert "all 3 sessions" in refused.value.detail and "`max_sessions`" in refused.value.detail
     assert sessions.get("a", Count) is sessions.get("a", Count)
 
 
@@ -112,3 +114,82 @@ async def test_one_state_that_cannot_close_does_not_keep_the_others(clock):
     other = sessions.get("b", Count)
     await sessions.close_all()
     assert other.closed == ["closed"]
+
+
+def refusal(sessions: SessionStore, session_id: str) -> str:
+    with pytest.raises(HTTPException) as refused:
+        sessions.get(session_id, Count)
+    assert refused.value.status_code == 410
+    return refused.value.detail
+
+
+async def test_a_session_that_is_over_is_refused_and_one_that_is_unknown_is_new(clock):
+    sessions = store(clock)
+    sessions.get("idle", Count).value = 7
+    sessions.get("closed", Count)
+    await sessions.close("closed")
+    clock.now = 1001
+    await sessions.sweep()
+    assert "nobody used it for 1000 s (`session_idle_seconds`)" in refusal(sessions, "idle")
+    assert "it was closed" in refusal(sessions, "closed")
+    assert sessions.get("unknown", Count).value == 0
+
+
+async def test_a_scored_session_that_had_to_go_is_refused(clock):
+    sessions = store(clock, maximum=1)
+    sessions.get("a", Count)
+    sessions.scored("a")
+    sessions.get("b", Count)
+    assert "scored" in refusal(sessions, "a")
+
+
+async def test_a_session_that_is_over_can_begin_again(clock):
+    sessions = store(clock)
+    sessions.get("a", Count).value = 7
+    await sessions.close("a")
+    await sessions.begin("a")
+    assert sessions.get("a", Count).value == 0
+
+
+async def test_begin_takes_a_place_and_releases_what_was_there(clock):
+    sessions = store(clock, maximum=1)
+    earlier = sessions.get("a", Count)
+    await sessions.begin("a")
+    assert (earlier.closed, len(sessions)) == (["closed"], 1)
+    with pytest.raises(HTTPException):
+        await sessions.begin("b")
+
+
+async def test_a_refused_beginning_leaves_a_session_that_is_over_refused(clock):
+    sessions = store(clock, maximum=1)
+    sessions.get("a", Count)
+    await sessions.close("a")
+    sessions.get("b", Count)
+    with pytest.raises(HTTPException):
+        await sessions.begin("a")
+    assert "it was closed" in refusal(sessions, "a")
+
+
+async def test_scored_sessions_are_not_kept_beyond_the_idle_limit(clock):
+    sessions = SessionStore(maximum=3, idle_seconds=10, clock=clock)
+    sessions.get("a", Count)
+    sessions.scored("a")
+    clock.now = 11
+    await sessions.sweep()
+    assert len(sessions) == 0
+
+
+async def test_a_plain_close_runs_beside_the_event_loop(clock):
+    import threading
+
+    @dataclass
+    class Blocking(SessionState):
+        thread: int = 0
+
+        def close(self) -> None:
+            self.thread = threading.get_ident()
+
+    sessions = store(clock)
+    state = sessions.get("a", Blocking)
+    await sessions.close("a")
+    assert state.thread not in (0, threading.get_ident())
