@@ -142,11 +142,12 @@ async def test_a_bad_block_names_key_and_value_but_no_secret(tmp_path, free_port
     assert "`api_key`" in text and "hush" not in text
 
 
-async def test_tools_over_mcp_are_refused_not_ignored(tmp_path, free_port):
-    (tmp_path / "app.py").write_text(GOOD)
+async def test_tools_over_mcp_beside_an_mcp_route_of_its_own_are_refused(tmp_path, free_port):
+    own = "    config: Config\n    def routes(self, app):\n        super().routes(app)\n"
+    own += "        self.get(app, '/mcp', self._reverify_mode)\n"
+    (tmp_path / "app.py").write_text(GOOD.replace("    config: Config\n", own))
     text = await failure(tmp_path, part_for(free_port, settings={"expose_tools_over_mcp": True}))
-    assert "expose_tools_over_mcp" in text
-    assert "not supported yet" in text
+    assert "error: `expose_tools_over_mcp`: the server already serves `/mcp`" in text
 
 
 async def test_a_taken_port_is_named(tmp_path, free_port):

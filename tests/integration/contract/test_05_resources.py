@@ -1,0 +1,619 @@
+"""CONTRACT 5: resources servers, with the golden exchanges A6 to A9, and the aggregation hooks of 10.4."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import math
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from fakes.contract import cookies_of, sending
+from pydantic import BaseModel, Field
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from gymctl.metrics.pass_at_k import passes
+from gymctl.servers import (
+    JudgeConfig,
+    MultiRewardResponse,
+    ResourcesServer,
+    SessionState,
+    VerifyRequest,
+    VerifyResponse,
+    tool,
+)
+from gymctl.servers.app import assemble
+from gymctl.servers.inprocess import make_part, serving
+
+PARAMS: dict[str, Any] = {"input": "Weather?"}
+ROW: dict[str, Any] = {"responses_create_params": PARAMS}
+SAID: dict[str, Any] = {
+    "id": "resp_77",
+    "object": "response",
+    "output": [
+        {
+            "id": "msg_1",
+            "type": "message",
+            "role": "assistant",
+            "status": "completed",
+            "content": [{"type": "output_text", "text": "Oslo has snow at -4 degrees.", "annotations": []}],
+        }
+    ],
+}
+EPISODE = {"rollout_id": "0-0"}
+RELEASED: set[str] = set()
+
+
+def typed(session_id: str, **data: Any) -> dict[str, Any]:
+    return {
+        "resources_session_id": session_id,
+        "episode_id": EPISODE,
+        "task_id": {"taskset": "w", "task_id": "0"},
+        "task_data": data,
+    }
+
+
+def closing(session_id: str) -> dict[str, Any]:
+    return {"resources_session_id": session_id, "episode_id": EPISODE}
+
+
+@asynccontextmanager
+async def served(
+    server: type[ResourcesServer], neighbours: dict[str, str] | None = None, **settings: Any
+) -> AsyncIterator[tuple[str, ResourcesServer]]:
+    """A server of our own, and the object behind it."""
+    made = server(make_part("mine", "resources_servers", "mine", settings, neighbours))
+    async with serving(assemble(made)) as url:
+        yield url, made
+
+
+async def post(http: Any, url: str, body: Any, jar: Any = None, **headers: str) -> tuple[int, Any, Any]:
+    """Status, JSON and cookies of the answer."""
+    more = {name.replace("_", "-"): value for name, value in headers.items()}
+    async with http.post(url, json=body, headers={**(sending(jar) if jar else {}), **more}) as answer:
+        return answer.status, await answer.json(), cookies_of(answer)
+
+
+# 5.1, 5.2: routes and the two bodies of a seed, with A6 to A9
+
+
+async def test_a6_a_flat_seed_is_answered_with_an_empty_object_and_a_cookie(http, resources_url):
+    async with http.post(f"{resources_url}/seed_session", json={**ROW, "city": "Oslo"}) as answer:
+        assert (answer.status, await answer.read()) == (200, b"{}")
+        (cookie,) = answer.headers.getall("set-cookie")
+    name, _, rest = cookie.partition("=")
+    assert "___" in name and rest.startswith("eyJ")
+
+
+async def test_a7_a_typed_seed_and_its_close_echo_the_id(http, resources_url):
+    status, seeded, jar = await post(http, f"{resources_url}/seed_session", typed("a7", city="Oslo"))
+    assert status == 200 and jar
+    assert seeded == {"resources_session_id": "a7", "resources_tools": None, "sandbox_access": None}
+    for name in ("a7", "a7-never-seen"):
+        status, closed, _ = await post(http, f"{resources_url}/close_session", closing(name))
+        assert (status, closed) == (200, {"resources_session_id": name})
+
+
+async def test_a8_a_tool_answers_its_json_and_an_unknown_tool_404(http, resources_url):
+    _, _, jar = await post(http, f"{resources_url}/seed_session", {**ROW, "city": "Oslo"})
+    status, answer, _ = await post(http, f"{resources_url}/get_weather", {"city": "Oslo"}, jar)
+    assert (status, answer["city"], answer["sky"]) == (200, "Oslo", "snow")
+    status, answer, _ = await post(http, f"{resources_url}/get_wether", {}, jar)
+    assert (status, answer) == (404, {"detail": "Not Found"})
+
+
+async def test_a9_verify_echoes_the_question_and_drops_undeclared_fields(http, resources_url):
+    _, _, jar = await post(http, f"{resources_url}/seed_session", {**ROW, "city": "Oslo"})
+    body = {**ROW, "response": SAID, "city": "Oslo", "_ng_task_index": 3}
+    status, verdict, _ = await post(http, f"{resources_url}/verify", body, jar)
+    assert status == 200
+    assert (verdict["reward"], verdict["mask_sample"]) == (1.0, False)
+    assert verdict["failure_kind"] is verdict["failure_reason"] is None
+    params = verdict["responses_create_params"]
+    assert (params["input"], params["parallel_tool_calls"], params["tools"]) == ("Weather?", True, [])
+    assert verdict["response"]["output"][0]["content"][0]["text"] == "Oslo has snow at -4 degrees."
+    assert "city" not in verdict and "_ng_task_index" not in verdict
+
+
+async def test_a9_verify_without_its_fields_names_them(http, resources_url):
+    status, answer, _ = await post(http, f"{resources_url}/verify", {})
+    assert status == 422
+    missing = {tuple(error["loc"]) for error in answer["detail"]}
+    assert {("body", "responses_create_params"), ("body", "response")} <= missing
+
+
+async def test_5_1_the_reverify_mode_is_a_json_string(http, resources_url):
+    async with http.get(f"{resources_url}/reverify_mode") as answer:
+        assert await answer.json() in ("stateless", "unsupported", "unknown")
+
+
+async def test_5_1_an_empty_aggregation(http, resources_url):
+    status, answer, _ = await post(http, f"{resources_url}/aggregate_metrics", {"verify_responses": []})
+    assert (status, answer) == (
+        200,
+        {
+            "group_level_metrics": [],
+            "agent_metrics": {},
+            "key_metrics": {},
+            "perf_summary": None,
+            "repeat_level_metrics": [],
+        },
+    )
+
+
+async def test_5_1_unknown_keys_of_typed_bodies_are_422(http, resources_url):
+    for path, body in (("seed_session", typed("r-x")), ("close_session", closing("r-x"))):
+        status, answer, _ = await post(http, f"{resources_url}/{path}", {**body, "colour": 1})
+        assert (status, answer["detail"][0]["type"]) == (422, "extra_forbidden")
+
+
+async def test_5_2_a_row_with_a_column_of_that_name_is_still_flat(http, resources_url):
+    body = {**ROW, "resources_session_id": "mine", "episode_id": 7}
+    assert (await post(http, f"{resources_url}/seed_session", body))[:2] == (200, {})
+
+
+async def test_5_2_a_typed_seed_without_an_episode_is_422(http, resources_url):
+    body = typed("r-y")
+    del body["episode_id"]
+    status, answer, _ = await post(http, f"{resources_url}/seed_session", body)
+    assert (status, answer["detail"][0]["loc"]) == (422, ["body", "episode_id"])
+
+
+# 5.3: sessions
+
+
+async def test_5_3_1_an_identical_seed_joins_its_session(http, stateful_url):
+    status, first, jar = await post(http, f"{stateful_url}/seed_session", typed("s-1", initial_count=5))
+    assert (status, first["resources_session_id"]) == (200, "s-1")
+    await post(http, f"{stateful_url}/increment_counter", {"count": 1, "amount": 1}, jar)
+    status, again, jar = await post(http, f"{stateful_url}/seed_session", typed("s-1", initial_count=5))
+    assert (status, again) == (200, first)
+    _, value, _ = await post(http, f"{stateful_url}/get_counter_value", {}, jar)
+    assert value == {"count": 6}
+
+
+async def test_5_3_2_repeated_close_is_fine(http, stateful_url):
+    await post(http, f"{stateful_url}/seed_session", typed("s-2", initial_count=5))
+    for name in ("s-2", "s-2", "s-2-never-seeded"):
+        status, closed, _ = await post(http, f"{stateful_url}/close_session", closing(name))
+        assert (status, closed) == (200, {"resources_session_id": name})
+
+
+async def test_5_3_3_a_seed_after_a_close_is_refused(http, stateful_url):
+    await post(http, f"{stateful_url}/seed_session", typed("s-3", initial_count=5))
+    for name in ("s-3", "s-3-never-seeded"):
+        await post(http, f"{stateful_url}/close_session", closing(name))
+        status, _, _ = await post(http, f"{stateful_url}/seed_session", typed(name, initial_count=5))
+        assert status >= 400
+
+
+@dataclass
+class Held(SessionState):
+    name: str = ""
+    fails: int = 0
+
+    async def close(self) -> None:
+        if self.fails:
+            self.fails -= 1
+            raise OSError("still busy")
+        RELEASED.add(self.name)
+
+
+class Holder(ResourcesServer):
+    """Its sessions hold something that may refuse to be released."""
+
+    async def seed(self, row: Holding, held: Held) -> None:
+        if row.is_broken:
+            raise RuntimeError("no room in here")
+        await asyncio.sleep(0.02)
+        held.name, held.fails = row.name, row.fails
+
+    @tool
+    async def name(self, held: Held) -> str:
+        return held.name
+
+    async def verify(self, request: VerifyRequest, held: Held) -> VerifyResponse:
+        if request.answer == "raise":
+            raise RuntimeError("the verifier broke")
+        return request.scored(1.0)
+
+
+class Holding(BaseModel):
+    name: str = ""
+    fails: int = 0
+    is_broken: bool = False
+
+
+async def test_5_3_4_a_session_that_is_not_released_can_be_closed_again(http):
+    async with served(Holder) as (url, server):
+        await post(http, f"{url}/seed_session", typed("s-4", name="s-4", fails=1))
+        status, answer, _ = await post(http, f"{url}/close_session", closing("s-4"))
+        assert (status, answer) == (500, "OSError('still busy')")
+        assert len(server.sessions) == 1 and "s-4" not in RELEASED
+        assert (await post(http, f"{url}/close_session", closing("s-4")))[0] == 200
+        assert len(server.sessions) == 0 and "s-4" in RELEASED
+
+
+async def test_5_3_5_the_cookie_of_a_typed_seed_leads_to_the_session_of_its_id(http):
+    async with served(Holder) as (url, server):
+        _, _, jar = await post(http, f"{url}/seed_session", typed("s-5", name="five"))
+        async with http.post(f"{url}/name", json={}, headers=sending(jar)) as answer:
+            assert await answer.text() == "five"
+        await post(http, f"{url}/close_session", closing("s-5"))
+        assert "five" in RELEASED and len(server.sessions) == 0
+
+
+async def test_b61_a_late_call_is_told_that_its_session_is_over(http):
+    async with served(Holder, session_idle_seconds=0.4) as (url, server):
+        _, _, closed = await post(http, f"{url}/seed_session", typed("late", name="x"))
+        await post(http, f"{url}/close_session", closing("late"))
+        _, _, idle = await post(http, f"{url}/seed_session", {**ROW, "name": "y"})
+        async with asyncio.timeout(10):
+            while len(server.sessions):  # noqa: ASYNC110 - the server's own sweep is what we wait for
+                await asyncio.sleep(0.05)
+        for jar, why in ((closed, "it was closed"), (idle, "`session_idle_seconds`")):
+            for path, body in (("name", {}), ("verify", {**ROW, "response": SAID})):
+                status, answer, _ = await post(http, f"{url}/{path}", body, jar)
+                assert status == 410
+                assert answer["detail"].startswith("session expired: ") and why in answer["detail"]
+        assert (await post(http, f"{url}/verify", {**ROW, "response": SAID}))[0] == 200
+        assert (await post(http, f"{url}/seed_session", {**ROW, "name": "z"}, idle))[0] == 200
+
+
+async def test_b61_sessions_end_after_their_verdict_also_when_the_verifier_breaks(http):
+    said = {"output": [{"type": "message", "content": [{"type": "output_text", "text": "raise"}]}]}
+    async with served(Holder, max_sessions=1) as (url, server):
+        for name in "abc":
+            _, _, jar = await post(http, f"{url}/seed_session", {**ROW, "name": name})
+            status, _, _ = await post(http, f"{url}/verify", {**ROW, "response": said}, jar)
+            assert status == 500
+        assert len(server.sessions) == 1
+
+
+async def test_b61_a_seed_that_fails_keeps_no_session(http):
+    async with served(Holder, max_sessions=1) as (url, server):
+        for body in ({**ROW, "is_broken": True}, {**ROW, "name": []}, typed("s-9", is_broken=True)):
+            assert (await post(http, f"{url}/seed_session", body))[0] in (422, 500)
+        assert len(server.sessions) == 0
+
+
+async def test_b62_one_session_too_many_is_told_the_limit_its_key_and_when_to_come_back(http):
+    async with served(Holder, max_sessions=2) as (url, _):
+        for name in "ab":
+            assert (await post(http, f"{url}/seed_session", typed(name, name=name)))[0] == 200
+        async with http.post(f"{url}/seed_session", json=typed("c", name="c")) as refused:
+            assert refused.status == 503
+            assert int(refused.headers["retry-after"]) > 0
+            detail = (await refused.json())["detail"]
+        assert "all 2 sessions" in detail and "`max_sessions`" in detail
+        await post(http, f"{url}/close_session", closing("a"))
+        assert (await post(http, f"{url}/seed_session", typed("c", name="c")))[0] == 200
+
+
+async def test_b63_two_first_calls_at_once_make_one_session(http):
+    async with served(Holder) as (url, server):
+        _, _, jar = await post(http, f"{url}/seed_session", {**ROW, "name": "before"})
+        for body, cookies, headers in (
+            ({**ROW, "name": "both"}, jar, {}),
+            ({**ROW, "name": "keyed"}, None, {"idempotency_key": "k-1"}),
+            (typed("s-6", name="typed"), None, {}),
+        ):
+            count = len(server.sessions)
+            answers = await asyncio.gather(
+                *(post(http, f"{url}/seed_session", body, cookies, **headers) for _ in range(2))
+            )
+            assert [answer[0] for answer in answers] == [200, 200]
+            assert len(server.sessions) == count + (cookies is None)
+            for _, _, given in answers:
+                async with http.post(f"{url}/name", json={}, headers=sending(given)) as answer:
+                    assert await answer.text() == (body.get("name") or "typed")
+        answers = await asyncio.gather(
+            *(post(http, f"{url}/close_session", closing("s-6")) for _ in range(2))
+        )
+        assert [answer[0] for answer in answers] == [200, 200]
+
+
+# 5.4: verdicts
+
+
+class Lenient(VerifyRequest):
+    city: str = "Rome"
+    kind: str | None = None
+
+
+class Detailed(MultiRewardResponse):
+    city: str
+
+
+class Critic(ResourcesServer):
+    async def verify(self, request: Lenient) -> Detailed:
+        components = {"style": 0.5, "truth": math.nan if request.city == "Nowhere" else 1.0}
+        masked = (
+            {"mask_sample": True, "failure_kind": request.kind, "failure_reason": "x"} if request.kind else {}
+        )
+        return Detailed.of(request, reward=0.75, reward_components=components, **masked)
+
+
+async def test_5_4_declared_fields_stay_and_several_rewards_go_along(http):
+    async with served(Critic) as (url, _):
+        _, verdict, _ = await post(http, f"{url}/verify", {**ROW, "response": SAID, "city": "Oslo", "b": 1})
+        assert (verdict["city"], verdict["reward"]) == ("Oslo", 0.75)
+        assert verdict["reward_components"] == {"style": 0.5, "truth": 1.0}
+        assert "b" not in verdict and "kind" not in verdict
+        status, answer, _ = await post(http, f"{url}/verify", {**ROW, "response": SAID, "city": "Nowhere"})
+        assert status == 500 and "finite" in answer
+
+
+async def test_5_4_unknown_failure_kinds_are_kept_and_warned_about_once(http, caplog):
+    async with served(Critic) as (url, _):
+        for kind in ("sandbox_lost", "sandbox_lost", "verifier_error", "critic:no_style"):
+            with caplog.at_level(logging.WARNING, "gymctl.server"):
+                _, verdict, _ = await post(http, f"{url}/verify", {**ROW, "response": SAID, "kind": kind})
+            assert (verdict["mask_sample"], verdict["failure_kind"]) == (True, kind)
+            assert verdict["failure_reason"] == "x"
+    told = [record.getMessage() for record in caplog.records if "failure_kind" in record.getMessage()]
+    assert len(told) == 1 and "'sandbox_lost'" in told[0]
+
+
+# 5.5: judges
+
+
+class Essay(VerifyRequest):
+    essay: str
+    instance_config: dict[str, Any] = Field(default_factory=dict)
+
+
+class Essays(ResourcesServer):
+    config: JudgeConfig
+
+    async def verify(self, request: Essay) -> VerifyResponse:
+        if request.essay == "twice":
+            async with asyncio.TaskGroup() as group:
+                asked = [group.create_task(self.judge.ask("broken")) for _ in range(2)]
+            return request.scored(float(len(asked)))
+        opinion = await self.judge.ask(request.essay, max_output_tokens=5)
+        return request.scored(1.0 if opinion == "GOOD" else 0.0)
+
+
+class JudgeModel:
+    """`/v1/responses` that answers by what it is asked; knows what is being asked right now."""
+
+    def __init__(self) -> None:
+        self.bodies: list[dict[str, Any]] = []
+        self.active = 0
+        self.most = 0
+        self.left = asyncio.Event()
+
+    async def answer(self, request: Request) -> Response:
+        body = json.loads(await request.body())
+        self.bodies.append(body)
+        question = body["input"]
+        self.active += 1
+        self.most = max(self.most, self.active)
+        try:
+            if question.startswith("slow"):
+                await _gone_or(request, 0.5 if question == "slow" else 60)
+        finally:
+            self.active -= 1
+            self.left.set()
+        if question == "broken":
+            return JSONResponse({"error": "x" * 5000}, status_code=500)
+        if question == "garbled":
+            return Response(b"{", media_type="application/json")
+        if question == "empty":
+            return JSONResponse({})
+        text = "GOOD" if question in ("good", "slow") else "what?"
+        content = [{"type": "output_text", "text": text}]
+        return JSONResponse({"output": [{"type": "message", "content": content}]})
+
+
+async def _gone_or(request: Request, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and not await request.is_disconnected():  # noqa: ASYNC110
+        await asyncio.sleep(0.02)
+
+
+@asynccontextmanager
+async def judged(**settings: Any) -> AsyncIterator[tuple[str, JudgeModel]]:
+    model = JudgeModel()
+    reference = {"type": "responses_api_models", "name": "judge_model"}
+    app = Starlette(routes=[Route("/v1/responses", model.answer, methods=["POST"])])
+    async with (
+        serving(app) as judge,
+        served(Essays, {"judge_model": judge}, judge_model_server=reference, **settings) as (url, _),
+    ):
+        yield url, model
+
+
+def essay(text: str, **more: Any) -> dict[str, Any]:
+    return {**ROW, "response": SAID, "essay": text, **more}
+
+
+async def test_5_5_a_judge_is_asked_with_the_parameters_of_the_block(http):
+    async with judged(judge_responses_create_params={"temperature": 0.0, "max_output_tokens": 9}) as (
+        url,
+        model,
+    ):
+        status, verdict, _ = await post(http, f"{url}/verify", essay("good"))
+        assert (status, verdict["reward"], verdict["mask_sample"]) == (200, 1.0, False)
+        assert model.bodies == [{"temperature": 0.0, "max_output_tokens": 5, "input": "good"}]
+
+
+async def test_5_5_an_unparsable_verdict_is_a_score(http):
+    async with judged() as (url, _):
+        _, verdict, _ = await post(http, f"{url}/verify", essay("unheard of"))
+        assert (verdict["reward"], verdict["mask_sample"], verdict["failure_kind"]) == (0.0, False, None)
+        assert "_ng_failure_class" not in verdict
+
+
+@pytest.mark.parametrize("question", ["broken", "garbled", "empty", "slow for ever", "twice"])
+async def test_5_5_a_failed_call_of_the_judge_masks_the_sample(http, question):
+    async with judged(judge_timeout_seconds=0.3) as (url, _):
+        body = essay(question, instance_config={"image": "x"}, undeclared=1)
+        status, verdict, _ = await post(http, f"{url}/verify", body)
+    assert status == 200
+    assert (verdict["reward"], verdict["mask_sample"]) == (0.0, True)
+    assert verdict["failure_kind"] == verdict["_ng_failure_class"] == "judge_failed"
+    assert verdict["instance_config"] == {"image": "x", "mask_sample": True}
+    reason = verdict["failure_reason"]
+    assert reason == verdict["_ng_failure_judge_error"]
+    assert reason.startswith("judge `judge_model`: ") and len(reason) <= 2000
+    assert verdict["essay"] == question and verdict["response"] == SAID
+    assert verdict["responses_create_params"]["input"] == "Weather?"
+    assert "undeclared" not in verdict
+
+
+async def test_5_5_an_unreachable_judge_masks_the_sample(http):
+    reference = {"type": "responses_api_models", "name": "judge_model"}
+    nobody = {"judge_model": "http://127.0.0.1:9"}
+    settings = {"judge_model_server": reference, "judge_timeout_seconds": 0.3}
+    async with served(Essays, nobody, **settings) as (url, _):
+        _, verdict, _ = await post(http, f"{url}/verify", essay("good"))
+    assert verdict["failure_kind"] == "judge_failed"
+    assert "no answer within 0.3 s" in verdict["failure_reason"]
+
+
+async def test_b64_one_slow_judgement_holds_nobody_up(http):
+    async with judged() as (url, model):
+        slow = asyncio.create_task(post(http, f"{url}/verify", essay("slow for ever")))
+        while not model.active:  # noqa: ASYNC110 - a counter of the fake
+            await asyncio.sleep(0.01)
+        began = time.monotonic()
+        answers = await asyncio.gather(*(post(http, f"{url}/verify", essay("good")) for _ in range(4)))
+        assert all(answer[1]["reward"] == 1.0 for answer in answers) and not slow.done()
+        assert time.monotonic() - began < 20
+        slow.cancel()
+        await asyncio.wait([slow])
+
+
+async def test_b64_slow_judgements_run_side_by_side_up_to_the_limit(http):
+    for limit, most in ((64, 8), (2, 2)):
+        async with judged(judge_max_concurrency=limit) as (url, model):
+            answers = await asyncio.gather(*(post(http, f"{url}/verify", essay("slow")) for _ in range(8)))
+            assert [answer[1]["reward"] for answer in answers] == [1.0] * 8
+            assert model.most == most
+
+
+async def test_b65_the_judge_is_left_when_the_caller_leaves(http):
+    async with judged() as (url, model):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await post(http, f"{url}/verify", essay("slow for ever"))
+        async with asyncio.timeout(5):
+            await model.left.wait()
+        assert model.active == 0
+
+
+# Blocking handlers
+
+
+@dataclass
+class Bound(SessionState):
+    """Like sqlite3: usable in the thread that made it only."""
+
+    threads: set[int] | None = None
+
+
+def _thread() -> int:
+    import threading
+
+    return threading.get_ident()
+
+
+class Blocking(ResourcesServer):
+    def seed(self, bound: Bound) -> None:
+        bound.threads = {_thread()}
+
+    @tool
+    def sleep(self, seconds: float, bound: Bound) -> int:
+        time.sleep(seconds)
+        bound.threads = (bound.threads or set()) | {_thread()}
+        return len(bound.threads)
+
+    @tool
+    async def quick(self) -> str:
+        return "now"
+
+    def verify(self, request: VerifyRequest, bound: Bound) -> VerifyResponse:
+        time.sleep(0.2)
+        return request.scored(float(_thread() in (bound.threads or ())))
+
+
+class OneThread(Blocking):
+    handler_threads = 1
+
+
+async def test_b67_blocking_handlers_leave_liveness_and_other_sessions_alone(http):
+    async with served(Blocking) as (url, _):
+        jars = [(await post(http, f"{url}/seed_session", ROW))[2] for _ in range(16)]
+        blocked = [asyncio.create_task(post(http, f"{url}/sleep", {"seconds": 1.0}, jar)) for jar in jars]
+        blocked.append(asyncio.create_task(post(http, f"{url}/verify", {**ROW, "response": SAID}, jars[0])))
+        began = time.monotonic()
+        await asyncio.sleep(0)
+        async with http.get(f"{url}/readyz") as answer:
+            assert answer.status == 200
+        async with http.post(f"{url}/quick", json={}) as answer:
+            assert await answer.text() == "now"
+        assert not any(task.done() for task in blocked[:16])
+        assert all(status == 200 for status, _, _ in await asyncio.gather(*blocked))
+        assert time.monotonic() - began < 8, "16 calls of 1 s each, side by side"
+
+
+async def test_b67_a_thread_bound_server_stays_in_its_thread(http):
+    async with served(OneThread) as (url, _):
+        jars = [(await post(http, f"{url}/seed_session", ROW))[2] for _ in range(8)]
+        calls = [post(http, f"{url}/sleep", {"seconds": 0.02}, jar) for jar in jars for _ in range(2)]
+        assert [value for _, value, _ in await asyncio.gather(*calls)] == [1] * 16
+        _, verdict, _ = await post(http, f"{url}/verify", {**ROW, "response": SAID}, jars[0])
+        assert verdict["reward"] == 1.0
+
+
+# 10.4: hooks
+
+
+class Measured(ResourcesServer):
+    def compute_metrics(self, tasks: Any) -> dict[str, Any]:
+        return {**passes(tasks), "per_task_metrics": [{"_ng_task_index": 0, "is_hard": True}]}
+
+    def get_key_metrics(self, agent_metrics: Any) -> dict[str, Any]:
+        return {"pass@2/accuracy": agent_metrics["pass@2/accuracy"]}
+
+    def compute_repeat_metrics(self, tasks: Any) -> dict[str, Any]:
+        return {"pass@1/accuracy": passes(tasks)["pass@1/accuracy"]}
+
+
+async def test_10_4_hooks_shape_the_aggregate(http):
+    rewards = {(0, 0): 1.0, (0, 1): 0.0, (1, 0): 0.0, (1, 1): 0.0}
+    rows = [
+        {"_ng_task_index": task, "_ng_rollout_index": rollout, "reward": reward}
+        for (task, rollout), reward in rewards.items()
+    ]
+    rows.append({"_ng_task_index": 1, "_ng_rollout_index": 2, "reward": 1.0, "mask_sample": True})
+    async with served(Measured) as (url, _):
+        _, answer, _ = await post(http, f"{url}/aggregate_metrics", {"verify_responses": rows})
+    assert answer["agent_metrics"]["pass@1/accuracy"] == 25.0
+    assert answer["agent_metrics"]["mean_across_repeats/pass@1/accuracy"] == 25.0
+    assert [entry["pass@1/accuracy"] for entry in answer["repeat_level_metrics"]] == [50.0, 0.0]
+    assert answer["group_level_metrics"][0]["is_hard"] is True
+    assert "is_hard" not in answer["group_level_metrics"][1]
+    assert answer["key_metrics"] == {
+        "pass@2/accuracy": 50.0,
+        "coverage/measured_rollouts": 4,
+        "coverage/masked_rollouts": 1,
+        "coverage/measured_tasks": 2,
+        "coverage/fully_masked_tasks": 0,
+    }
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left_in_released() -> Iterator[None]:
+    yield
+    RELEASED.clear()
