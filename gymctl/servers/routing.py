@@ -25,8 +25,8 @@ Table: TypeAlias = dict[tuple[str, str], Callable[[Request], Coroutine[Any, Any,
 def plain(routes: Iterable[BaseRoute]) -> Table:
     """Endpoints by method and path, of the routes whose path has no parameter; the first of a path counts.
 
-    Only coroutine functions of plain routes: Starlette runs others in a thread, takes an object for an ASGI app,
-    and a route of another class (FastAPI's) calls its endpoint in a way of its own.
+    Only coroutine functions of plain routes: Starlette runs others in a thread, an object is an ASGI app for
+    it, and a route of another class (FastAPI's) calls its endpoint in a way of its own.
     """
     table: Table = {}
     taken: set[tuple[str, str]] = set()
