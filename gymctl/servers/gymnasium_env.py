@@ -32,7 +32,8 @@ from gymctl.contract.stepping import Reset, Step
 from gymctl.servers.base import ServerConfig
 from gymctl.servers.gymnasium import GymnasiumServer, StepRequest
 from gymctl.servers.handlers import Signature
-from gymctl.servers.resources import ResourcesConfig, row_model
+from gymctl.servers.resources import row_model
+from gymctl.servers.resources_config import ResourcesConfig
 from gymctl.servers.state import SessionState
 
 T = TypeVar("T")
