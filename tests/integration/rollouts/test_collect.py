@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -147,6 +148,24 @@ async def test_two_thousand_rows_never_make_more_tasks_than_workers(environment:
     assert 0 < most <= 16
     assert fake.most_open <= 16
     assert len({record["_ng_task_index"] for record in made.records("rollouts")}) == 2000
+
+
+async def test_what_is_written_is_not_kept_in_memory(environment: Start, bench: Make) -> None:
+    """BUG_CASES B74: memory may grow with what one rollout tells, not with what all of them have told."""
+    size, rows = 40_000, 200
+
+    async def talkative(row: dict[str, Any], request: web.Request) -> web.Response:
+        return scored(1.0, text="x" * size)
+
+    made = bench((await environment(talkative)).url, rows, concurrency=4)
+    tracemalloc.start()
+    try:
+        await made.collect(and_aggregate=False)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert made.run.tally.scored == rows
+    assert most < size * rows / 2
 
 
 async def test_a_drain_waits_for_the_running_rollouts_and_starts_no_more(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -138,3 +139,49 @@ async def test_a_server_that_moved_to_another_address_is_found_there(transport, 
         async with raw_server(free_port, lambda n: ANSWER, "127.0.0.2") as second:
             await transport.call("GET", url)
     assert (len(first), len(second)) == (1, 1)
+
+
+async def test_a_call_takes_no_more_work_the_more_are_in_flight(transport, free_port):
+    """BUG_CASES B78, in lines of Python that the client runs, which no busy machine changes."""
+    few = await _lines_per_call(transport, free_port, in_flight=16)
+    many = await _lines_per_call(transport, free_port, in_flight=192)
+    assert few > 50
+    assert many < few * 1.3
+
+
+async def _lines_per_call(transport: Transport, port: int, in_flight: int) -> float:
+    arrived = 0
+    lines = 0
+    have_all_arrived = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal arrived
+        await reader.readuntil(b"\r\n\r\n")
+        arrived += 1
+        if arrived == in_flight:
+            have_all_arrived.set()
+        await have_all_arrived.wait()
+        writer.write(ANSWER)
+        await writer.drain()
+        writer.close()
+
+    def count(frame, event, arg):
+        nonlocal lines
+        lines += event == "line"
+        return count
+
+    def of_the_client(frame, event, arg):
+        name = frame.f_code.co_filename
+        return count if "/aiohttp/" in name or name == module.__file__ else None
+
+    server = await asyncio.start_server(serve, "127.0.0.1", port, backlog=256)
+    sys.settrace(of_the_client)
+    try:
+        async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+            for _ in range(in_flight):
+                group.create_task(transport.call("GET", f"http://127.0.0.1:{port}/x"))
+    finally:
+        sys.settrace(None)
+        server.close()
+    assert arrived == in_flight
+    return lines / in_flight
