@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gymctl import transport as module
-from gymctl.transport import TransportError
+from gymctl.transport import Transport, TransportError
 
 ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nset-cookie: a=b=; path=/\r\nset-cookie: c=d\r\n\r\nok"
 
