@@ -32,7 +32,10 @@ from gymctl.runtime.up import bring_up, use_of
 from gymctl.transport import Transport
 
 SCRIPTED = "scripted_model"
+_DESCRIPTORS_PER_ROLLOUT = 2
+"""A relay holds two connections, one to each side; here it is one."""
 _SPARE_DESCRIPTORS = 256
+"""For files, logs, pipes, and connections that just close."""
 _SHOWN_REASONS = 3
 
 
@@ -169,8 +172,15 @@ class Evaluation:
         return None
 
     async def _collect(self, run: Run, transport: Transport, served: Served, interrupts: Interrupts) -> None:
-        _allow_descriptors(self._concurrency)
-        options = CollectOptions(self._concurrency, self._asked.task_timeout)
+        concurrency = self._concurrency
+        room = _room_for(concurrency)
+        if room is not None and room < concurrency:
+            self._console.say(
+                f"warning: {room} rollouts at once, not {concurrency}: "
+                "a process may open too few files for more (ulimit -n)"
+            )
+            concurrency = room
+        options = CollectOptions(concurrency, self._asked.task_timeout)
         deaths = served.stack.deaths() if served.stack is not None else None
         self._stopped = "stopped"
         try:
@@ -282,10 +292,14 @@ def _next(run: Run, written: Written) -> str:
     return f"next: read the rollouts: {run.paths.rollouts}"
 
 
-def _allow_descriptors(concurrency: int) -> None:
-    """Each rollout in flight holds a socket."""
+def _room_for(concurrency: int) -> int | None:
+    """How many rollouts fit into what this process may open, and a server with the same limit; the limit is
+    raised as far as it may be. None: as many as one likes."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = concurrency + _SPARE_DESCRIPTORS
+    wanted = concurrency * _DESCRIPTORS_PER_ROLLOUT + _SPARE_DESCRIPTORS
     if soft != resource.RLIM_INFINITY and soft < wanted:
-        ceiling = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (ceiling, hard))
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    if soft == resource.RLIM_INFINITY:
+        return None
+    return max(1, (soft - min(_SPARE_DESCRIPTORS, soft // 4)) // _DESCRIPTORS_PER_ROLLOUT)
