@@ -119,6 +119,7 @@ class GlobalSettings(BaseModel):
     model_endpoint_readiness_timeout_seconds: float | None = 600.0
     """None: the check is skipped."""
     verbose: bool = False
+    is_observed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,6 +79,8 @@ class ServerPart(BaseModel):
     session_secret: str
     pool: Pool = Pool()
     http: HttpSettings = HttpSettings()
+    is_observed: bool = False
+    """Calls to models and verifiers bear the rollout's id in their path (`observability_enabled`)."""
     log_level: str = "INFO"
 
 

@@ -80,6 +80,7 @@ def _server(config: Config, block: ServerBlock, wiring: Wiring, view: View) -> S
         session_secret=session_secret(wiring.secret, block.name),
         pool=config.settings.pool,
         http=config.settings.http,
+        is_observed=config.settings.is_observed,
         log_level="DEBUG" if config.settings.verbose else "INFO",
     )
 

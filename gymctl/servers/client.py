@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +11,11 @@ from pydantic import BaseModel, ConfigDict
 from gymctl.contract.part import ServerPart
 from gymctl.contract.servers import ServerKind
 from gymctl.servers.wire import dumps
-from gymctl.transport import Answer, Transport
+from gymctl.transport import ROLLOUT, Answer, Transport
+
+_MARK = "/ng-rollout/"
+_CAPTURABLE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_MODEL_PATHS = frozenset({"/v1/responses", "/v1/chat/completions", "/v1/messages"})
 
 
 class ServerRef(BaseModel):
@@ -50,6 +55,8 @@ class ServerClient:
 
     def __init__(self, part: ServerPart) -> None:
         self._urls = {name: address.url for name, address in part.servers.items()}
+        self._kinds = {name: address.kind for name, address in part.servers.items()}
+        self._is_observed = part.is_observed
         names = {url: name for name, url in self._urls.items()}
         self.transport = Transport(part.pool, workers=part.workers, names=names)
 
@@ -76,9 +83,20 @@ class ServerClient:
 
         Cookies go in explicitly and come back on the answer. `key` makes a repeat safe (see transport).
         """
+        if self._is_observed:
+            path = self._prefix(server, path) + path
         return await self.call_url(
             self.url(server, path), body, method=method, headers=headers, cookies=cookies, key=key
         )
+
+    def _prefix(self, server: str | ServerRef, path: str) -> str:
+        """The rollout we work for, where the other side reads it from the path (CONTRACT 2.4)."""
+        rollout = ROLLOUT.get()
+        if rollout is None or _CAPTURABLE.fullmatch(rollout) is None or path.startswith(_MARK):
+            return ""
+        kind = self._kinds.get(server if isinstance(server, str) else server.name)
+        is_told = kind == "resources_servers" or (kind == "responses_api_models" and path in _MODEL_PATHS)
+        return f"{_MARK}{rollout}" if is_told else ""
 
     async def call_url(
         self,

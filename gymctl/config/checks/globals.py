@@ -74,6 +74,7 @@ def settings(document: Mapping[str, Any], origins: Origins, problems: Problems) 
         http=_http(keys, origins, problems),
         is_head_masked=_is_head_masked(document, origins, problems),
         verbose=keys.verbose is True,
+        is_observed=keys.observability_enabled is True,
     )
 
 

@@ -15,9 +15,10 @@ from fakes.openai_upstream import OpenAIUpstream, Reply
 from gymctl.contract.part import HeadPart, HeadTarget, Pool, ServerPart
 from gymctl.paths import bundled
 from gymctl.servers import head, serve
+from gymctl.servers.client import ServerClient
 from gymctl.servers.inprocess import make_part, serving, serving_folder
 from gymctl.servers.load import load
-from gymctl.transport import KEEPALIVE_SECONDS, Transport
+from gymctl.transport import KEEPALIVE_SECONDS, ROLLOUT, Transport
 
 IMAGES = bundled() / "server_images"
 KINDS = {"resources_servers", "responses_api_agents", "responses_api_models", "environment_servers"}
@@ -221,6 +222,36 @@ async def test_b72_a_server_that_cannot_be_reached_is_told_at_once_with_name_url
     assert f"weather ({neighbours['weather']}) cannot be reached" in lines[0]
     assert "/seed_session" in lines[0]
     assert "onnect" in lines[0]
+
+
+@pytest.mark.ours
+@pytest.mark.parametrize("is_observed", [True, False])
+async def test_2_4_when_observed_calls_to_models_and_verifiers_bear_the_rollout(is_observed):
+    kinds = {"wx": "resources_servers", "model": "responses_api_models", "agent": "responses_api_agents"}
+    calls = [
+        ("wx", "/verify", "/ng-rollout/3-0/verify"),
+        ("model", "/v1/responses", "/ng-rollout/3-0/v1/responses"),
+        ("model", "/v1/chat/completions", "/ng-rollout/3-0/v1/chat/completions"),
+        ("model", "/v1/messages", "/ng-rollout/3-0/v1/messages"),
+        ("model", "/v1/models", "/v1/models"),
+        ("model", "/ng-rollout/9-9/v1/responses", "/ng-rollout/9-9/v1/responses"),
+        ("agent", "/run", "/run"),
+    ]
+    async with OpenAIUpstream() as other:
+        made = make_part(
+            "desk", "responses_api_agents", "simple_agent", None, dict.fromkeys(kinds, other.origin)
+        )
+        servers = {name: at.model_copy(update={"kind": kinds[name]}) for name, at in made.servers.items()}
+        client = ServerClient(made.model_copy(update={"servers": servers, "is_observed": is_observed}))
+        async with client.transport:
+            for rollout in (None, "3-0", "no id"):
+                ROLLOUT.set(rollout)
+                for name, path, _ in calls:
+                    await client.call(name, path, {})
+    plain = [path for _, path, _ in calls]
+    prefixed = [path for _, _, path in calls]
+    asked = [asked.path for asked in other.asked]
+    assert asked == plain + (prefixed if is_observed else plain) + plain, "nothing without a rollout"
 
 
 # 2.5

@@ -53,6 +53,14 @@ uvicorn_forwarded_allow_ips: [10.0.0.7, 10.1.0.0/16]
     assert {(part.pool, part.http) for part in built.values()} == {(pool, http)}
 
 
+def test_servers_are_told_when_they_are_observed(bench) -> None:
+    bench.write("two.yaml", TWO)
+    bench.write("keys.yaml", "observability_enabled: true\nmodel_call_capture_dir: /tmp/calls\n")
+    for files, told in ((("two.yaml",), {False}), (("two.yaml", "keys.yaml"), {True})):
+        built = parts.build(bench.load(*files), WIRING).values()
+        assert {part.is_observed for part in built if isinstance(part, ServerPart)} == told
+
+
 def test_b68_a_limit_that_leaves_a_worker_nothing_is_refused_before_the_start(bench) -> None:
     bench.write("two.yaml", TWO)
     bench.write("keys.yaml", "# small\nglobal_aiohttp_connector_limit_per_host: 3\n")
