@@ -6,6 +6,7 @@ import time
 from typing import ClassVar
 
 from gymctl.contract.responses import JsonObject
+from gymctl.servers import forwarded
 from gymctl.servers.dialects import chat_to_responses, responses_to_chat
 from gymctl.servers.model import ModelServer, parsed
 from gymctl.servers.upstream import Upstream
@@ -22,9 +23,7 @@ class ChatEndpoint(ModelServer):
     path: ClassVar[str] = "/chat/completions"
 
     async def chat(self, params: JsonObject) -> JsonObject | bytes:
-        answer = await self._ask(params)
-        chat_to_responses.first_choice(parsed(answer))
-        return answer
+        return forwarded.completion(await self._ask(params))
 
     async def responses(self, params: JsonObject) -> JsonObject | bytes:
         completion = parsed(await self._ask(responses_to_chat.chat_request(params)))

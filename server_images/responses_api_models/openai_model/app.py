@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from typing import Literal
 
-from pydantic import Field, SecretStr, ValidationError
+from pydantic import Field, SecretStr
 
 from gymctl.contract.part import ServerPart
 from gymctl.contract.responses import JsonObject
-from gymctl.contract.responses import Response as ResponseShape
+from gymctl.servers import forwarded
 from gymctl.servers.dialects import chat_over_responses, chat_to_responses, responses_to_chat
-from gymctl.servers.model import ConversionError, ModelServer, parsed
+from gymctl.servers.model import ModelServer, parsed
 from gymctl.servers.upstream import Upstream
 from gymctl.servers.upstream_config import UpstreamConfig
 from gymctl.servers.wire import dumps
@@ -65,15 +65,14 @@ class OpenAIModel(ModelServer):
             params = _without_reasoning(params)
         answer = await self._ask("responses", params)
         if answer is not None:
-            return _checked_response(answer)
+            return forwarded.response(answer)
         completion = await self._ask_instead("chat", responses_to_chat.chat_request(params))
         return chat_to_responses.response(parsed(completion), params, reasoning=self.reasoning)
 
     async def chat(self, params: JsonObject) -> bytes | JsonObject:
         answer = await self._ask("chat", params)
         if answer is not None:
-            chat_to_responses.first_choice(parsed(answer))
-            return answer
+            return forwarded.completion(answer)
         response = await self._ask_instead("responses", chat_over_responses.responses_params(params))
         return chat_over_responses.completion(parsed(response))
 
@@ -109,19 +108,6 @@ def _without_reasoning(params: JsonObject) -> JsonObject:
     if isinstance(items, str):
         return params
     return {**params, "input": [item for item in items if item.get("type") != "reasoning"]}
-
-
-def _checked_response(answer: bytes) -> bytes:
-    """The bytes as they came, once they are known to be a Response that an agent can read."""
-    body = parsed(answer)
-    try:
-        ResponseShape.model_validate(body)
-    except ValidationError as error:
-        raise ConversionError(
-            f"the upstream answered with no Response: {error.errors(include_input=False)[0]['msg']}: "
-            f"{answer[:500]!r}"
-        ) from error
-    return answer
 
 
 app = OpenAIModel.app()
