@@ -126,7 +126,9 @@ class AgentServer(Server):
         another way overrides this.
         """
         resources = self.resources_server("/run")
-        seeded = checked(await self.client.call(resources, "/seed_session", row, cookies=cookies))
+        seeded = checked(
+            await self.client.call_when_admitted(resources, "/seed_session", row, cookies=cookies)
+        )
         turn = Turn(tools_url=self.client.url(resources), resources_cookies={**cookies, **seeded.cookies})
         row["response"] = await self._played(params, turn)
         if self.config.skip_verification:

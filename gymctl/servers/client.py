@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import random
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -16,6 +19,11 @@ from gymctl.transport import ROLLOUT, Answer, Transport
 _MARK = "/ng-rollout/"
 _CAPTURABLE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _MODEL_PATHS = frozenset({"/v1/responses", "/v1/chat/completions", "/v1/messages"})
+
+MOST_SECONDS = 30
+"""Between two questions to a server that is full, whatever it says."""
+
+logger = logging.getLogger("gymctl.server")
 
 
 class ServerRef(BaseModel):
@@ -88,6 +96,25 @@ class ServerClient:
         return await self.call_url(
             self.url(server, path), body, method=method, headers=headers, cookies=cookies, key=key
         )
+
+    async def call_when_admitted(
+        self,
+        server: str | ServerRef,
+        path: str,
+        body: Any,
+        *,
+        cookies: Mapping[str, str] | None = None,
+        key: str | None = None,
+    ) -> Answer:
+        """Like `call`; a server that is full (503 with `Retry-After`) is asked again when it says, for ever:
+        a place that is free later is no failure, and the caller's own time limit ends the wait."""
+        while True:
+            answer = await self.call(server, path, body, cookies=cookies, key=key)
+            seconds = answer.header("retry-after") if answer.status == 503 else None
+            if seconds is None or not seconds.isdecimal():
+                return answer
+            logger.info("%s is full: asking again in %s s (%.200r)", answer.url, seconds, answer.body)
+            await asyncio.sleep(min(max(int(seconds), 1), MOST_SECONDS) * random.uniform(0.5, 1.5))
 
     def _prefix(self, server: str | ServerRef, path: str) -> str:
         """The rollout we work for, where the other side reads it from the path (CONTRACT 2.4)."""

@@ -138,7 +138,8 @@ class _Resources:
             "task_id": self._episode.task.task_id,
             "task_data": self._data,
         }
-        answer = checked(await self._client.call(self._ref, "/seed_session", body, key=f"seed-{self._id}"))
+        key = f"seed-{self._id}"
+        answer = checked(await self._client.call_when_admitted(self._ref, "/seed_session", body, key=key))
         seeded = _object(answer)
         if not answer.cookies:
             raise EpisodeFailed("the seeded session came without a cookie", is_terminal=True, stage="seed")

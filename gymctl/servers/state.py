@@ -34,7 +34,7 @@ from gymctl.servers.recent import Recent
 logger = logging.getLogger("gymctl.server")
 
 SCORED_SECONDS = 300.0
-RETRY_AFTER_SECONDS = 5
+RETRY_AFTER_SECONDS = 1
 REMEMBERED = 262144
 """Sessions that are over and known to be, at most."""
 

@@ -208,3 +208,79 @@ class _Held(JSONResponse):
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         await self._event.wait()
         await super().__call__(scope, receive, send)
+
+
+async def test_episodes_wait_for_a_place_at_a_full_resources_server(start, fake_model, client, items):
+    model = await fake_model(lambda body, call: [items.message("x")])
+    tools = await start("resources_servers/counter", "tools", {"max_sessions": 1})
+    reference = {"model_server": {"type": "responses_api_models", "name": "policy_model"}}
+    agent = await start(
+        "responses_api_agents/simple_agent", "desk_agent", reference, {"policy_model": model.url}
+    )
+    url = await start(IMAGE, "turns", REFERENCES, {"desk_agent": agent, "tools": tools})
+    blocker = {"resources_session_id": "b", "episode_id": {"rollout_id": "9-9"}}
+    seed = {**blocker, "task_id": {"taskset": "w", "task_id": "1"}, "task_data": {}}
+    assert (await client.post(f"{tools}/seed_session", seed)).status == 200
+    waiting = [
+        asyncio.create_task(client.post(f"{url}/run", episode(f"{number}-0", expected_count=0)))
+        for number in range(3)
+    ]
+    await asyncio.sleep(0.3)
+    assert not any(task.done() for task in waiting)
+    await client.post(f"{tools}/close_session", blocker)
+    for answer in await asyncio.gather(*waiting):
+        assert answer.json()["result"]["reward"] == 1.0
+
+
+async def test_mcp_tools_are_granted_to_the_agent_with_the_sessions_token(start, client, items):
+    """The agent here is a stand-in that uses its grant with the official MCP client."""
+    import httpx
+    from mcp import ClientSession
+    from mcp.client.streamable_http import streamable_http_client
+    from starlette.applications import Starlette
+    from starlette.routing import Route
+
+    from gymctl.servers.inprocess import serving
+
+    granted: list[Any] = []
+
+    async def seed(request: Any) -> JSONResponse:
+        granted.extend((await request.json())["tool_accesses"])
+        return JSONResponse({"agent_session_id": "s"})
+
+    async def respond(request: Any) -> JSONResponse:
+        connection = granted[0]["connection"]
+        async with (
+            httpx.AsyncClient(headers=connection["headers"], trust_env=False) as http,
+            streamable_http_client(connection["url"], http_client=http) as (incoming, outgoing, _),
+            ClientSession(incoming, outgoing) as session,
+        ):
+            await session.initialize()
+            await session.call_tool("increment_counter", {"amount": 2})
+        name = f"mcp__{granted[0]['name']}__increment_counter"
+        return JSONResponse({"id": "r", "object": "response", "output": [items.call(name, '{"amount": 2}')]})
+
+    async def close(request: Any) -> JSONResponse:
+        receipt = {"agent_session_id": "s", "agent_observations": None, "resources_cookies": None}
+        return JSONResponse(receipt)
+
+    agent = Starlette(
+        routes=[
+            Route("/v1/agent_sessions", seed, methods=["POST"]),
+            Route("/v1/agent_sessions/close", close, methods=["POST"]),
+            Route("/{path:path}", respond, methods=["POST"]),
+        ]
+    )
+    tools = await start("resources_servers/counter", "tools", {"expose_tools_over_mcp": True})
+    async with serving(agent) as agent_url:
+        settings = {**REFERENCES, "resources_tool_transports": ["mcp"]}
+        url = await start(IMAGE, "turns", settings, {"desk_agent": agent_url, "tools": tools})
+        answer = await client.post(f"{url}/run", episode(initial_count=3, expected_count=5))
+    grant = granted[0]
+    assert (grant["kind"], grant["name"], grant["required"]) == ("mcp", "tools", True)
+    assert grant["connection"]["transport"] == "streamable_http"
+    assert grant["connection"]["url"] == f"{tools}/mcp"
+    body = answer.json()
+    assert body["failure"] is None, body["failure"]
+    assert (body["result"]["reward"], body["result"]["final_count"]) == (1.0, 5)
+    assert body["result"]["response"]["output"][0]["name"] == "mcp__tools__increment_counter"
