@@ -113,7 +113,7 @@ class EnvServer(GymnasiumServer):
     def __init__(self, part: ServerPart) -> None:
         super().__init__(part)
         self._reset_model = row_model(Signature.of(type(self).make))
-        self._threads: ThreadPoolExecutor | None = None
+        self._env_threads: ThreadPoolExecutor | None = None
 
     def make(self, row: EnvRow) -> Any:
         """The environment of one episode. Annotate `row` with your own EnvRow to read more of the row."""
@@ -140,12 +140,12 @@ class EnvServer(GymnasiumServer):
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         # Threads of our own: environments that are slow must not keep the rest of the server waiting.
-        self._threads = ThreadPoolExecutor(self.config.env_threads, thread_name_prefix="env")
+        self._env_threads = ThreadPoolExecutor(self.config.env_threads, thread_name_prefix="env")
         try:
             async with super().running():
                 yield
         finally:
-            self._threads.shutdown(wait=False, cancel_futures=True)
+            self._env_threads.shutdown(wait=False, cancel_futures=True)
 
     async def reset(self, row: EnvRow, state: EnvState) -> Reset:
         def begin(env: Any) -> Reset:
@@ -175,7 +175,7 @@ class EnvServer(GymnasiumServer):
         )
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        return await asyncio.get_running_loop().run_in_executor(self._env_threads, work)
 
 
 def plain(value: Any) -> Any:
