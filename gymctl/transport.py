@@ -5,7 +5,9 @@ Every call between servers, and from the host to a server, goes through `Transpo
 - No cookie jar and no proxy: callers hand cookies on (CONTRACT 2.4), containers dial each other directly.
   Only a model server whose config says so names a proxy, for its upstream.
 - A request is sent again only when it cannot have been acted on (the connection was never made), or when
-  the receiver would recognise it by its `Idempotency-Key`. A repeat must not run a side effect twice.
+  the receiver recognises it by its `Idempotency-Key`. A repeat must not run a side effect twice, so the
+  receiver is asked first: its process must have remembered keys since before the request was sent. A caller
+  that gives up on such a request takes it back with `DELETE`.
 - Statuses are answers. Only a broken transport raises, as a TransportError that names its kind.
 - The rollout in whose name we call travels along as `x-gymctl-rollout`, for log lines on the other side.
 """
@@ -19,6 +21,7 @@ import json
 import logging
 import socket
 from collections.abc import Mapping
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
@@ -39,6 +42,11 @@ ROLLOUT: ContextVar[str | None] = ContextVar("gymctl_rollout", default=None)
 
 ROLLOUT_HEADER = "x-gymctl-rollout"
 KEY_HEADER = "idempotency-key"
+MEMORY_HEADER = "x-gymctl-remembers"
+"""On liveness answers: for how many seconds this process has remembered idempotency keys."""
+ASKING_SECONDS = 3.0
+"""How long a receiver whose connection broke is asked whether it is still there."""
+TAKING_BACK_SECONDS = 2.0
 FAILED_CALL_HEADER = "x-gymctl-failed-call"
 """On an error of ours: host and path of the call between servers that it comes from."""
 RETRY_SECONDS = 0.5
@@ -149,6 +157,7 @@ class Transport:
         self._silent: set[str] = set()
         """Who could not be reached when last called: told once, not once for every call that waits."""
         self._session: aiohttp.ClientSession | None = None
+        self._taking_back: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Transport:
         connector = aiohttp.TCPConnector(
@@ -174,6 +183,8 @@ class Transport:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        if self._taking_back:
+            await asyncio.wait(self._taking_back, timeout=TAKING_BACK_SECONDS)
         if self._session is not None:
             await self._session.close()
             self._session = None
@@ -193,7 +204,8 @@ class Transport:
     ) -> Answer:
         """Send and read the whole answer.
 
-        key: an idempotency key the receiver knows; without one, a broken connection is not resent.
+        key: makes a repeat safe at a receiver that remembers keys; without one, nothing that may have arrived
+        is resent.
         timeout: seconds for the whole call, retries included. retry_seconds: how long a connection that
         cannot be made is tried again; None is for ever, 0 not at all. route: of calls that leave the project.
         """
@@ -204,7 +216,24 @@ class Transport:
                     method, url, body, sent, key is not None, retry_seconds, route
                 )
         except TimeoutError as error:
+            self._take_back(url, key)
             raise TransportError("transport_timeout", url, f"no answer within {timeout} s") from error
+        except asyncio.CancelledError:
+            self._take_back(url, key)
+            raise
+
+    def _take_back(self, url: str, key: str | None) -> None:
+        """Tell the receiver that nobody will ask again; otherwise it goes on for a while in case we do."""
+        if key is None or self._session is None:
+            return
+        task = asyncio.get_running_loop().create_task(self._delete(url, {KEY_HEADER: key}))
+        self._taking_back.add(task)
+        task.add_done_callback(self._taking_back.discard)
+
+    async def _delete(self, url: str, headers: dict[str, str]) -> None:
+        with suppress(TransportError, TimeoutError):
+            async with asyncio.timeout(TAKING_BACK_SECONDS):
+                await self._once("DELETE", url, None, headers)
 
     def _headers(
         self,
@@ -237,17 +266,20 @@ class Transport:
     ) -> Answer:
         clock = asyncio.get_running_loop()
         give_up = None if retry_seconds is None else clock.time() + retry_seconds
+        arrived: float | None = None  # when the first request was sent that may have been acted on
         for attempt in itertools.count(1):
+            sent = clock.time()
             try:
                 answer = await self._once(method, url, body, headers, route)
             except TransportError as error:
                 if self._pool.tells_every_failure:
                     logger.warning("%s %s: attempt %d failed", method, url, attempt, exc_info=error)
-                is_safe = is_known or error.kind != "transport_peer_drop"
-                if not is_safe or error.is_hopeless:
+                if error.is_hopeless or (give_up is not None and clock.time() >= give_up):
                     raise
-                if give_up is not None and clock.time() >= give_up:
-                    raise
+                if error.kind == "transport_peer_drop":
+                    arrived = arrived or sent
+                    if not (is_known and await self._is_remembered(url, arrived)):
+                        raise
                 self._tell(method, url, attempt, error)
             else:
                 if self._silent:
@@ -269,8 +301,24 @@ class Transport:
             "%s cannot be reached, tried %s: %s %s: %s", who, times, method, urlsplit(url).path, error.detail
         )
 
+    async def _is_remembered(self, url: str, since: float) -> bool:
+        """Whether the process at `url` has remembered keys for longer than `since`: it is no foreign server,
+        not one of several workers, and was not started again meanwhile."""
+        clock = asyncio.get_running_loop()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ASKING_SECONDS):
+                while True:
+                    try:
+                        answer = await self._once("GET", f"{_origin(url)}/livez", None, {})
+                    except TransportError:
+                        await asyncio.sleep(RETRY_SECONDS)
+                        continue
+                    seconds = answer.header(MEMORY_HEADER)
+                    return seconds is not None and float(seconds) > clock.time() - since
+        return False
+
     async def _once(
-        self, method: str, url: str, body: bytes | None, headers: dict[str, str], route: Route | None
+        self, method: str, url: str, body: bytes | None, headers: dict[str, str], route: Route | None = None
     ) -> Answer:
         if self._session is None:
             raise RuntimeError("Transport is used outside of `async with`")

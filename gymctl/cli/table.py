@@ -62,6 +62,7 @@ def result_json(tally: Tally, facts: RunFacts) -> dict[str, Any]:
             "planned": tally.planned,
             "scored": tally.scored,
             "limited": tally.limited,
+            "malformed_tool_calls": tally.malformed_calls,
             "failed": {name: tally.failed[name] for name in FAILURE_CLASSES},
             "not_run": tally.not_run,
         },
@@ -159,6 +160,8 @@ def _outcomes(tally: Tally, facts: RunFacts) -> str:
     if tally.not_run:
         why = f" ({facts.why_not_run})" if facts.why_not_run else ""
         parts.append(f"not run {tally.not_run:,}{why}")
+    if tally.malformed_calls:
+        parts.append(f"malformed tool calls {tally.malformed_calls:,}")
     return " · ".join(parts)
 
 

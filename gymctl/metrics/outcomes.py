@@ -18,7 +18,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from gymctl.contract.rollout import FAILURE_CLASS
+from gymctl.contract.rollout import FAILURE_CLASS, MALFORMED_CALLS
 from gymctl.metrics.aggregate import MASK
 from gymctl.metrics.statistics import number
 
@@ -86,6 +86,8 @@ class Outcome:
     """One line for progress and tables; never text that a model wrote."""
     is_limited: bool = False
     """Scored although a declared limit cut off the model's answer, or the episode (`truncated`)."""
+    malformed_calls: int = 0
+    """Tool calls of the model whose arguments were not JSON, where the agent counted them."""
 
 
 def outcome(record: Mapping[str, Any], models: Collection[str] = ()) -> Outcome:
@@ -100,8 +102,15 @@ def outcome(record: Mapping[str, Any], models: Collection[str] = ()) -> Outcome:
     if reward is None:
         return Outcome(None, "verifier", "no reward" if "reward" not in record else "reward is not a number")
     response = record.get("response")
-    details = response.get("incomplete_details") if isinstance(response, dict) else None
-    return Outcome(reward, is_limited=bool(details) or record.get("truncated") is True)
+    response = response if isinstance(response, dict) else {}
+    is_limited = bool(response.get("incomplete_details")) or record.get("truncated") is True
+    return Outcome(reward, is_limited=is_limited, malformed_calls=_malformed_calls(response))
+
+
+def _malformed_calls(response: Mapping[str, Any]) -> int:
+    metadata = response.get("metadata")
+    told = metadata.get(MALFORMED_CALLS) if isinstance(metadata, dict) else None
+    return int(told) if isinstance(told, str) and told.isdecimal() else 0
 
 
 def _failure_class(record: Mapping[str, Any], models: Collection[str]) -> FailureClass:

@@ -27,6 +27,7 @@ class Tally:
     planned: int = 0
     scored: int = 0
     limited: int = 0
+    malformed_calls: int = 0
     failed: Counter[FailureClass] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
     input_tokens: int = 0
@@ -48,6 +49,7 @@ class Tally:
         if outcome.reward is not None:
             self._score(self.tasks.setdefault(task, TaskScore()), outcome.reward)
             self.limited += outcome.is_limited
+            self.malformed_calls += outcome.malformed_calls
         elif outcome.failure is not None:
             self.failed[outcome.failure] += 1
             self.reasons[f"{outcome.failure}: {outcome.reason}"] += 1

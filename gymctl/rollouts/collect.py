@@ -52,8 +52,6 @@ class _Destination:
     url: str
     implementation: str
     needs: frozenset[str]
-    knows_keys: bool = False
-    """It recognises a repeated request by its idempotency key, so a broken connection may be resent."""
     guards: set[asyncio.Timeout] = field(default_factory=set)
     lost: Lost | None = None
 
@@ -111,7 +109,7 @@ class Collector:
         for name in servers:
             destination = self._destination(name)
             try:
-                answer = await self._transport.call(
+                await self._transport.call(
                     "GET",
                     f"{destination.url}/readyz",
                     timeout=self._options.unreachable_seconds * 2,
@@ -124,7 +122,6 @@ class Collector:
                     hint="gymctl ps shows what is running",
                     details=[error.detail],
                 ) from error
-            destination.knows_keys = answer.header("x-gymctl-server") is not None
 
     async def _work(self, inputs: Iterator[tuple[bytes, Row]], drain: asyncio.Event) -> None:
         while not drain.is_set() and not self.lost:
@@ -175,7 +172,7 @@ class Collector:
                         "POST",
                         f"{destination.url}/run",
                         body(line, row),
-                        key=f"{self._run}:{name}" if destination.knows_keys else None,
+                        key=f"{self._run}:{name}",
                         retry_seconds=self._options.unreachable_seconds,
                     )
                 finally:

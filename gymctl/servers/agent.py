@@ -5,17 +5,21 @@
     POST /v1/agent_sessions, …/close  a turn's tools granted by an environment server
     POST /aggregate_metrics           forwarded to the resources server
 
-A harness overrides `respond`. `/run` calls it in this process; a caller sees the same as if it had come
-through `/v1/responses`.
+A harness overrides `respond`, and in it calls `ask(…)` (the model) and `self.call_tool` (the tools). `/run` calls it
+in this process; a caller sees the same as if it had come through `/v1/responses`.
 """
 
 from __future__ import annotations
 
+import asyncio
+import json
+import logging
 import uuid
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
+from urllib.parse import quote
 
-from pydantic import Field
+from pydantic import Field, field_validator
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -24,7 +28,7 @@ from starlette.responses import Response
 from gymctl.contract.aggregate import AggregateResponse
 from gymctl.contract.part import ServerPart
 from gymctl.contract.responses import ResponsesCreateParams, drop_nulls, presentable
-from gymctl.contract.rollout import ROLLOUT_ID
+from gymctl.contract.rollout import MALFORMED_CALLS, ROLLOUT_ID
 from gymctl.servers.agent_sessions import (
     AgentClose,
     AgentReceipt,
@@ -33,14 +37,24 @@ from gymctl.servers.agent_sessions import (
     AgentSessions,
     DirectHttpAccess,
     ToolAccess,
+    unique_names,
 )
 from gymctl.servers.base import Server, ServerConfig
 from gymctl.servers.client import ServerRef, checked
 from gymctl.servers.params import completed
 from gymctl.servers.prefix import PREFIX_KEY, PrefixRule
+from gymctl.servers.unwinding import to_the_end
 from gymctl.servers.wire import Json, invalid, json_object, validated
+from gymctl.transport import TransportError
+
+logger = logging.getLogger("gymctl.server")
 
 SESSION_KEY = "agent_session_id"
+ABANDON_SECONDS = 10.0
+
+
+NO_TOOLS = frozenset({"seed_session", "verify", "close_session", "aggregate_metrics"})
+"""Routes of a resources server that a model must not reach by calling a tool of that name."""
 
 
 class AgentConfig(ServerConfig):
@@ -51,7 +65,13 @@ class AgentConfig(ServerConfig):
     session_close_retry_window_seconds: float = Field(default=300, gt=0)
     skip_verification: bool = False
     skip_verification_reward: float = 0.0
+    token_id_capture: bool = False
     tool_accesses: list[ToolAccess] = Field(default_factory=list)
+
+    @field_validator("tool_accesses")
+    @classmethod
+    def _unique_names(cls, accesses: list[ToolAccess]) -> list[ToolAccess]:
+        return unique_names(accesses)
 
 
 @dataclass
@@ -67,6 +87,7 @@ class Turn:
     resources_cookies: dict[str, str] = field(default_factory=dict)
     model_cookies: dict[str, str] = field(default_factory=dict)
     is_in_session: bool = False
+    malformed_calls: int = 0
 
     @property
     def cookies(self) -> dict[str, str]:
@@ -92,8 +113,33 @@ class AgentServer(Server):
         """
         raise NotImplementedError(f"{type(self).__name__} has no `respond`")
 
+    async def call_tool(self, name: str, arguments: str, turn: Turn) -> str:
+        """What a tool of the turn says, whatever its status. Arguments that are not JSON never reach it."""
+        try:
+            json.loads(arguments)
+        except (ValueError, RecursionError) as error:
+            turn.malformed_calls += 1
+            return json.dumps({"error": f"Invalid tool call arguments: {error}"})
+        if name.rpartition("/")[2] in NO_TOOLS:  # also behind a rollout prefix
+            return '{"detail":"Not Found"}'
+        if turn.tools_url is None:
+            raise ValueError(f"the model called `{name}`, but this turn has no tools")
+        answer = await self.client.call_url(
+            f"{turn.tools_url}/{quote(name, safe='')}",
+            arguments.encode("utf-8", "surrogatepass"),
+            cookies=turn.resources_cookies,
+            headers=turn.tools_headers,
+            key=f"tool-{uuid.uuid4().hex}",
+        )
+        turn.resources_cookies.update(answer.cookies)
+        return answer.body.decode("utf-8", "replace")
+
     async def open_session(self, session: AgentSession, accesses: list[ToolAccess]) -> None:
-        """Set a session up: here, its one direct HTTP access. Raise what the harness cannot serve."""
+        """Set a session up: here, with its one direct HTTP access. Raise what the harness cannot serve."""
+        if session.seed.sandbox_access is not None:
+            raise ValueError("this agent cannot use a sandbox")
+        session.tools = direct_access(accesses)
+        session.cookies = None if session.tools is None else dict(session.tools.cookies)
 
     async def close_session(self, session: AgentSession) -> None:
         """Undo `open_session`. When it raises, the session can be closed again."""
@@ -101,7 +147,7 @@ class AgentServer(Server):
     def routes(self, app: Starlette) -> None:
         super().routes(app)
         self.post(app, "/run", self._run, is_once_per_key=True)
-        self.post(app, "/v1/responses", self._responses)
+        self.post(app, "/v1/responses", self._responses, is_once_per_key=True)
         self.post(app, "/v1/agent_sessions", self._open_session)
         self.post(app, "/v1/agent_sessions/close", self._close_session)
         self.post(app, "/aggregate_metrics", self._aggregate_metrics)
@@ -126,18 +172,35 @@ class AgentServer(Server):
         another way overrides this.
         """
         resources = self.resources_server("/run")
+        rollout = uuid.uuid4().hex
+        seed_key = f"seed-{rollout}"
         seeded = checked(
-            await self.client.call_when_admitted(resources, "/seed_session", row, cookies=cookies)
+            await self.client.call_when_admitted(
+                resources, "/seed_session", row, cookies=cookies, key=seed_key
+            )
         )
         turn = Turn(tools_url=self.client.url(resources), resources_cookies={**cookies, **seeded.cookies})
-        row["response"] = await self._played(params, turn)
-        if self.config.skip_verification:
-            reward = float(self.config.skip_verification_reward)
-            return {**row, "reward": reward, "verification_skipped": True}
-        verified = await self.client.call(
-            resources, "/verify", row, cookies=turn.cookies, key=f"verify-{uuid.uuid4().hex}"
-        )
-        return checked(verified).body
+        try:
+            row["response"] = await self._played(params, turn)
+            if self.config.skip_verification:
+                reward = float(self.config.skip_verification_reward)
+                return {**row, "reward": reward, "verification_skipped": True}
+            verified = await self.client.call(
+                resources, "/verify", row, cookies=turn.cookies, key=f"verify-{rollout}"
+            )
+            return checked(verified).body
+        except BaseException:
+            await to_the_end(self._abandon(resources, turn, rollout))
+            raise
+
+    async def _abandon(self, resources: ServerRef, turn: Turn, rollout: str) -> None:
+        """Close the session of a rollout that was not scored, instead of leaving it to the idle limit."""
+        body = {"resources_session_id": f"resources-session-{rollout}", "episode_id": {"rollout_id": rollout}}
+        try:
+            async with asyncio.timeout(ABANDON_SECONDS):
+                await self.client.call(resources, "/close_session", body, cookies=turn.resources_cookies)
+        except (TransportError, TimeoutError) as error:
+            logger.warning("the session of a failed rollout stays open until it is idle: %s", error)
 
     def resources_server(self, path: str) -> ServerRef:
         """The resources server of this agent's block, which `path` cannot do without."""
@@ -149,6 +212,9 @@ class AgentServer(Server):
 
     async def _played(self, params: dict[str, Any], turn: Turn) -> dict[str, Any]:
         response = await self.respond(params, turn)
+        if turn.malformed_calls:
+            told = {MALFORMED_CALLS: str(turn.malformed_calls)}
+            response["metadata"] = {**(response.get("metadata") or {}), **told}
         return {**response, "output": presentable(response["output"])}
 
     async def _responses(self, request: Request) -> Response:

@@ -53,6 +53,13 @@ class McpAccess(Strict):
 ToolAccess = Annotated[DirectHttpAccess | McpAccess, Field(discriminator="kind")]
 
 
+def unique_names(accesses: list[ToolAccess]) -> list[ToolAccess]:
+    names = [access.name for access in accesses]
+    if len(set(names)) != len(names):
+        raise ValueError("tool access names must be unique")
+    return accesses
+
+
 class AgentSeed(Strict):
     """Body of `POST /v1/agent_sessions`."""
 
@@ -65,10 +72,7 @@ class AgentSeed(Strict):
     @field_validator("tool_accesses")
     @classmethod
     def _unique_names(cls, accesses: list[ToolAccess]) -> list[ToolAccess]:
-        names = [access.name for access in accesses]
-        if len(set(names)) != len(names):
-            raise ValueError("tool access names must be unique")
-        return accesses
+        return unique_names(accesses)
 
 
 class AgentClose(Strict):

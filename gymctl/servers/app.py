@@ -47,7 +47,7 @@ def assemble(server: Servable) -> Starlette:
     """Outermost first: liveness pays for nothing below it, and every answer carries the session cookie."""
     part = server.part
     layers = [
-        Middleware(Liveness, project=part.project, server=part.name),
+        Middleware(Liveness, project=part.project, server=part.name, remembers_keys=part.workers == 1),
         Middleware(RolloutPrefix, rule=type(server).prefix),
     ]
     if server.has_session:

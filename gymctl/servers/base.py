@@ -98,10 +98,14 @@ class Server:
     def post(self, app: Starlette, path: str, endpoint: Endpoint, *, is_once_per_key: bool = False) -> None:
         """A plain route: request in, response out.
 
-        is_once_per_key: a repeat with the same `Idempotency-Key` gets the first answer.
+        is_once_per_key: a repeat with the same `Idempotency-Key` gets the first answer, and `DELETE` with the
+        key takes the request back.
         """
-        handler = self.answers.wrap(endpoint) if is_once_per_key else endpoint
-        app.router.routes.append(Route(path, handler, methods=["POST"]))
+        if is_once_per_key:
+            route = Route(path, self.answers.wrap(endpoint), methods=["POST", "DELETE"])
+        else:
+            route = Route(path, endpoint, methods=["POST"])
+        app.router.routes.append(route)
 
     def get(self, app: Starlette, path: str, endpoint: Endpoint) -> None:
         app.router.routes.append(Route(path, endpoint, methods=["GET"]))

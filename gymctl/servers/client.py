@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import random
 import re
@@ -22,6 +23,8 @@ _MODEL_PATHS = frozenset({"/v1/responses", "/v1/chat/completions", "/v1/messages
 
 MOST_SECONDS = 30
 """Between two questions to a server that is full, whatever it says."""
+UNREACHABLE_SECONDS = 60.0
+"""A server that refuses connections for so long fails the call: a rollout must not wait for ever."""
 
 logger = logging.getLogger("gymctl.server")
 
@@ -87,9 +90,10 @@ class ServerClient:
         cookies: Mapping[str, str] | None = None,
         key: str | None = None,
     ) -> Answer:
-        """Call `path` of a server. Bytes are sent as they are, anything else as JSON; no time limit.
+        """Call `path` of a server. Bytes are sent as they are, anything else as JSON.
 
-        Cookies go in explicitly and come back on the answer. `key` makes a repeat safe (see transport).
+        The answer may take any time. Cookies go in explicitly and come back on it. `key` makes a repeat safe
+        (see transport).
         """
         if self._is_observed:
             path = self._prefix(server, path) + path
@@ -108,13 +112,16 @@ class ServerClient:
     ) -> Answer:
         """Like `call`; a server that is full (503 with `Retry-After`) is asked again when it says, for ever:
         a place that is free later is no failure, and the caller's own time limit ends the wait."""
-        while True:
-            answer = await self.call(server, path, body, cookies=cookies, key=key)
+        for attempt in itertools.count(1):
+            # A key of its own each time: with the same one the refusal would be the answer for good.
+            own = None if key is None else f"{key}-{attempt}"
+            answer = await self.call(server, path, body, cookies=cookies, key=own)
             seconds = answer.header("retry-after") if answer.status == 503 else None
             if seconds is None or not seconds.isdecimal():
                 return answer
             logger.info("%s is full: asking again in %s s (%.200r)", answer.url, seconds, answer.body)
             await asyncio.sleep(min(max(int(seconds), 1), MOST_SECONDS) * random.uniform(0.5, 1.5))
+        raise AssertionError("count() does not end")
 
     def _prefix(self, server: str | ServerRef, path: str) -> str:
         """The rollout we work for, where the other side reads it from the path (CONTRACT 2.4)."""
@@ -136,4 +143,12 @@ class ServerClient:
         key: str | None = None,
     ) -> Answer:
         content = body if body is None or isinstance(body, bytes) else dumps(body)
-        return await self.transport.call(method, url, content, headers=headers, cookies=cookies, key=key)
+        return await self.transport.call(
+            method,
+            url,
+            content,
+            headers=headers,
+            cookies=cookies,
+            key=key,
+            retry_seconds=UNREACHABLE_SECONDS,
+        )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar
 
@@ -25,6 +25,7 @@ from gymctl.contract.servers import ServerKind
 from gymctl.servers.base import Server, ServerConfig
 from gymctl.servers.client import ServerRef
 from gymctl.servers.prefix import PrefixRule
+from gymctl.servers.unwinding import to_the_end
 from gymctl.servers.wire import Json, json_object, validated
 from gymctl.transport import ROLLOUT
 
@@ -196,22 +197,6 @@ class EnvironmentServer(Server):
             if not deadline.expired():
                 raise
             raise EpisodeFailed("Episode timed out", is_terminal=False) from None
-
-
-async def to_the_end(work: Coroutine[Any, Any, None]) -> None:
-    """Await `work` to its end; a cancellation meanwhile arrives afterwards."""
-    task = asyncio.ensure_future(work)
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError as error:
-            if task.cancelled():
-                raise
-            cancelled = error
-    task.result()
-    if cancelled is not None:
-        raise cancelled
 
 
 def _without_unset(answer: EpisodeResponse) -> dict[str, Any]:

@@ -1,8 +1,10 @@
 """`Idempotency-Key`: a request that is repeated gets the first answer, and its work runs once (DESIGN D6).
 
 The work runs in a task of its own, so that it outlives the connection it came over: a caller whose connection
-broke asks again with the same key and joins. When nobody has asked again after `LINGER`, it is cancelled.
-Kept per process: a server with several workers may miss a repeat that reaches another worker.
+broke asks again with the same key and joins. A caller that gives up says so (`DELETE` with the key), and the
+work is cancelled at once; one that vanished is waited for during `LINGER`. Cancelled work is not run again
+either: who asks for it later is told.
+Kept per process: one of several workers cannot promise it, and says so (see `liveness`).
 """
 
 from __future__ import annotations
@@ -19,11 +21,15 @@ from gymctl.transport import KEY_HEADER
 
 MAX_ANSWERS = 8192
 MAX_BYTES = 64 * 1024 * 1024
-LINGER = 5.0
+LINGER = 3.0
 FAILURE_BYTES = 16 * 1024
 """What a remembered failure is taken to weigh: its text, perhaps the body that it quotes."""
 
 Endpoint = Callable[[Request], Coroutine[Any, Any, Response]]
+
+
+class TakenBack(Exception):
+    """The answer to a repeat that comes too late."""
 
 
 class _Entry:
@@ -50,11 +56,19 @@ class Answers:
 
         async def once(request: Request) -> Response:
             key = request.headers.get(KEY_HEADER)
+            if request.method == "DELETE":
+                return self._take_back(request.scope["path"], key)
             if key is None:
                 return await endpoint(request)
             return await self.once(f"{request.scope['path']}\n{key}", lambda: endpoint(request))
 
         return once
+
+    def _take_back(self, path: str, key: str | None) -> Response:
+        entry = self._entries.get(f"{path}\n{key}")
+        if entry is not None:
+            entry.task.cancel()
+        return Response(status_code=204)
 
     async def once(self, key: str, work: Callable[[], Coroutine[Any, Any, Response]]) -> Response:
         """The answer of the first call with this key, even if that call failed. Concurrent calls join it."""
@@ -80,8 +94,9 @@ class Answers:
 
     def _settle(self, key: str, entry: _Entry) -> None:
         if entry.task.cancelled():
-            self._entries.pop(key, None)
-            return
+            # Half done, perhaps: a repeat must not start it anew.
+            entry.task = asyncio.get_running_loop().create_future()
+            entry.task.set_exception(TakenBack("its caller left and did not ask again in time"))
         failed = entry.task.exception() is not None
         entry.size = FAILURE_BYTES if failed else len(entry.task.result().body)
         self._bytes += entry.size

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import time
+
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from gymctl.transport import MEMORY_HEADER
 
 LIVENESS_PATHS = frozenset({"/", "/livez", "/readyz", "/healthz", "/health"})
 PROJECT_HEADER = "x-gymctl-project"
@@ -10,10 +14,15 @@ SERVER_HEADER = "x-gymctl-server"
 
 
 class Liveness:
-    """Readiness checks compare the two headers, so that a stranger on our port is never taken for us."""
+    """Readiness checks compare the two headers, so that a stranger on our port is never taken for us.
 
-    def __init__(self, app: ASGIApp, project: str, server: str) -> None:
+    `/livez` also says since when this process remembers idempotency keys; one of several workers does not
+    say so, because a repeat may reach another.
+    """
+
+    def __init__(self, app: ASGIApp, project: str, server: str, *, remembers_keys: bool = False) -> None:
         self._app = app
+        self._since = time.monotonic() if remembers_keys else None
         body = b'{"status":"ok"}'
         self._start: Message = {
             "type": "http.response.start",
@@ -29,7 +38,16 @@ class Liveness:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"] in LIVENESS_PATHS and scope["method"] in ("GET", "HEAD"):
-            await send(self._start)
+            await send(self._remembering() if scope["path"] == "/livez" else self._start)
             await send(self._body)
             return None
         return await self._app(scope, receive, send)
+
+    def _remembering(self) -> Message:
+        if self._since is None:
+            return self._start
+        seconds = f"{time.monotonic() - self._since:.3f}"
+        return {
+            **self._start,
+            "headers": [*self._start["headers"], (MEMORY_HEADER.encode(), seconds.encode())],
+        }

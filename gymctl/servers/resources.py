@@ -138,7 +138,8 @@ class ResourcesServer(SessionServer):
             return await self._seed_flat(body, request)
         seed = validated(ResourcesSeed, body)
         session_id = request.session["session_id"] = seed.resources_session_id
-        await self._typed_sessions.seed(seed, lambda: self._seeded(session_id, seed.task_data))
+        key = request.headers.get(KEY_HEADER)
+        await self._typed_sessions.seed(seed, lambda: self._seeded_once(key, session_id, seed.task_data))
         offer = self._mcp_offer(session_id, seed.task_data)
         return Json(ResourcesSeedResponse(resources_session_id=session_id, resources_tools=offer))
 
@@ -152,12 +153,24 @@ class ResourcesServer(SessionServer):
                 request.session.update(earlier[0])
                 return earlier[1]
             session_id: str = request.session["session_id"]
-            await self._seeded(session_id, row)
+            await self._seeded_once(key, session_id, row)
             offer = self._mcp_offer(session_id, row)
             answer = Json(b"{}" if offer is None else {"mcp": offer})
             if key is not None:
                 self._seeds_by_key.put(key, (dict(request.session), answer))
             return answer
+
+    async def _seeded_once(self, key: str | None, session_id: str, row: dict[str, Any]) -> None:
+        """With a key the author's `seed` outlives a connection that breaks meanwhile; the repeat joins it."""
+        if key is None:
+            return await self._seeded(session_id, row)
+
+        async def seeded() -> Response:
+            await self._seeded(session_id, row)
+            return Response()
+
+        await self.answers.once(f"/seed_session\n{key}", seeded)
+        return None
 
     async def _seeded(self, session_id: str, row: dict[str, Any]) -> None:
         """Take the session's place and let the author prepare it; a place that nobody uses is given back."""
@@ -183,6 +196,8 @@ class ResourcesServer(SessionServer):
         close = validated(ResourcesClose, await json_object(request))
         session_id = close.resources_session_id
         await self._typed_sessions.close(session_id, lambda: self._released(session_id))
+        if self.label in request.cookies:  # a session seeded by a flat row has no other name
+            await self._released(request.session["session_id"])
         return Json(ResourcesCloseResponse(resources_session_id=session_id))
 
     async def _released(self, session_id: str) -> None:

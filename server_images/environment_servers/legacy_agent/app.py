@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import uuid
 
 from pydantic import Field
 from starlette.requests import Request
@@ -59,7 +60,7 @@ class LegacyAgent(EnvironmentServer):
             await request.body(),
             headers=headers,
             cookies=request.cookies,
-            key=headers.get(KEY_HEADER),
+            key=headers.get(KEY_HEADER) or f"relay-{uuid.uuid4().hex}",
         )
         response = Response(answer.body, answer.status)
         response.raw_headers += [

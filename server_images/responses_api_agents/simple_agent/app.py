@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import uuid
 from typing import Any
-from urllib.parse import quote
 
 from pydantic import Field
 
 from gymctl.contract.responses import Usage, function_calls
-from gymctl.servers import (
-    AgentConfig,
-    AgentServer,
-    AgentSession,
-    ServerRef,
-    ToolAccess,
-    Turn,
-    ask,
-    conversation_of,
-    direct_access,
-)
-
-NO_TOOLS = frozenset({"seed_session", "verify", "close_session", "aggregate_metrics"})
-"""Routes of a resources server that a model must not reach by calling a tool of that name."""
+from gymctl.servers import AgentConfig, AgentServer, ServerRef, Turn, ask, conversation_of
 
 MESSAGES = {
     "incomplete_reasoning": "The model ended its turn with reasoning only: no message and no tool call.",
-    "empty_output": "The model ended its turn without any output.",
+    "empty_output": "The model ended its turn without a message and without a tool call.",
 }
 
 
@@ -43,12 +27,6 @@ class SimpleAgent(AgentServer):
 
     config: SimpleAgentConfig
     has_agent_sessions = True
-
-    async def open_session(self, session: AgentSession, accesses: list[ToolAccess]) -> None:
-        if session.seed.sandbox_access is not None:
-            raise ValueError("this agent cannot use a sandbox")
-        session.tools = direct_access(accesses)
-        session.cookies = None if session.tools is None else dict(session.tools.cookies)
 
     async def respond(self, params: dict[str, Any], turn: Turn) -> dict[str, Any]:
         if not self.config.execute_tools and not turn.is_in_session:
@@ -77,29 +55,10 @@ class SimpleAgent(AgentServer):
         return {
             "type": "function_call_output",
             "call_id": call["call_id"],
-            "output": await self._output(call["name"], call.get("arguments") or "", turn),
+            "output": await self.call_tool(call["name"], call.get("arguments") or "", turn),
             "id": None,
             "status": None,
         }
-
-    async def _output(self, name: str, arguments: str, turn: Turn) -> str:
-        try:
-            json.loads(arguments)
-        except (ValueError, RecursionError) as error:
-            return json.dumps({"error": f"Invalid tool call arguments: {error}"})
-        if name.rpartition("/")[2] in NO_TOOLS:  # also behind a rollout prefix
-            return '{"detail":"Not Found"}'
-        if turn.tools_url is None:
-            raise ValueError(f"the model called `{name}`, but this turn has no tools")
-        answer = await self.client.call_url(
-            f"{turn.tools_url}/{quote(name, safe='')}",
-            arguments.encode("utf-8", "surrogatepass"),
-            cookies=turn.resources_cookies,
-            headers=turn.tools_headers,
-            key=f"tool-{uuid.uuid4().hex}",
-        )
-        turn.resources_cookies.update(answer.cookies)
-        return answer.body.decode("utf-8", "replace")
 
 
 def _is_finished(response: dict[str, Any], calls: list[dict[str, Any]]) -> bool:
@@ -110,7 +69,8 @@ def _is_finished(response: dict[str, Any], calls: list[dict[str, Any]]) -> bool:
         return False
     output = response["output"]
     if not any(item.get("type") == "message" for item in output):
-        reason = "incomplete_reasoning" if output else "empty_output"
+        has_thought = any(item.get("type") == "reasoning" for item in output)
+        reason = "incomplete_reasoning" if has_thought else "empty_output"
         marks = {"ng_termination_reason": reason, "ng_termination_message": MESSAGES[reason]}
         response["status"] = "incomplete"
         response["metadata"] = {**(response.get("metadata") or {}), **marks}

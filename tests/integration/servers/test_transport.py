@@ -17,6 +17,8 @@ from gymctl.transport import Transport, TransportError
 
 ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nset-cookie: a=b=; path=/\r\nset-cookie: c=d\r\n\r\nok"
 
+REMEMBERING = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nx-gymctl-remembers: 99\r\n\r\n"
+
 
 @pytest.fixture(autouse=True)
 def short_pause(monkeypatch):
@@ -27,13 +29,16 @@ def short_pause(monkeypatch):
 async def raw_server(
     port: int, reply: Callable[[int], bytes], host: str = "127.0.0.1"
 ) -> AsyncIterator[list[bytes]]:
-    """Answers request n with `reply(n)` and hangs up; collects what it was sent."""
+    """Answers request n with `reply(n)` and hangs up; collects what it was sent. It remembers keys."""
     received: list[bytes] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
-        received.append(head)
-        writer.write(reply(len(received)))
+        if head.startswith(b"GET /livez "):
+            writer.write(REMEMBERING)
+        else:
+            received.append(head)
+            writer.write(reply(len(received)))
         await writer.drain()
         writer.close()
 

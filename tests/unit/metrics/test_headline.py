@@ -260,6 +260,17 @@ def test_true_is_a_reward_of_one() -> None:
     assert outcome({"reward": True}) == Outcome(1.0)
 
 
+def test_malformed_tool_calls_of_scored_rollouts_are_counted() -> None:
+    def record(told: object) -> dict[str, object]:
+        return {"reward": 1.0, "response": {"output": [], "metadata": {"ng_malformed_tool_calls": told}}}
+
+    tally = Tally()
+    for number, told in enumerate(("2", "1", None, "many", 3)):
+        tally.plan(number)
+        tally.add({"_ng_task_index": number}, outcome(record(told)), record(told))
+    assert tally.malformed_calls == 3
+
+
 def test_a_limited_rollout_is_scored_and_marked() -> None:
     found = outcome({"reward": 0.0, "response": {"incomplete_details": {"reason": "max_output_tokens"}}})
     assert (found.reward, found.is_limited) == (0.0, True)
