@@ -65,7 +65,6 @@ class AgentConfig(ServerConfig):
     session_close_retry_window_seconds: float = Field(default=300, gt=0)
     skip_verification: bool = False
     skip_verification_reward: float = 0.0
-    token_id_capture: bool = False
     tool_accesses: list[ToolAccess] = Field(default_factory=list)
 
     @field_validator("tool_accesses")
