@@ -5,8 +5,8 @@
     POST /v1/agent_sessions, …/close  a turn's tools granted by an environment server
     POST /aggregate_metrics           forwarded to the resources server
 
-A harness overrides `respond`, and in it calls `ask(…)` (the model) and `self.call_tool` (the tools). `/run` calls it
-in this process; a caller sees the same as if it had come through `/v1/responses`.
+A harness overrides `respond`, and in it calls `ask` (the model) and `call_tool` (the tools). `/run`
+calls it in this process; a caller sees the same as if it had come through `/v1/responses`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The loop of the OpenAI Agents SDK (package `openai-agents`), between our model server and our tools.
 
 The worked example of bringing an agent library along: what the library sends to a model goes through
-`AgentServer.ask`, what it does with tools through `AgentServer.call_tool`. So sessions, cookies, rollout
-prefix, retries and failures are what they are for every agent, and the library reaches nothing else.
+`ask`, what it does with tools through `AgentServer.call_tool`. So sessions, cookies, rollout prefix, retries
+and failures are what they are for every agent, and the library reaches nothing else.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import Field
 
-from gymctl.servers import AgentConfig, AgentServer, ServerRef, Turn
+from gymctl.servers import AgentConfig, AgentServer, ServerRef, Turn, ask
 
 
 class OpenAIAgentsConfig(AgentConfig):
@@ -34,7 +34,7 @@ class OpenAIAgentsAgent(AgentServer):
     async def respond(self, params: dict[str, Any], turn: Turn) -> dict[str, Any]:
         return await self._play(
             params,
-            ask=partial(self.ask, self.config.model_server, turn=turn),
+            ask=partial(ask, self.client, self.config.model_server, turn=turn),
             call_tool=partial(self.call_tool, turn=turn),
             max_turns=self.config.max_turns,
         )
