@@ -91,6 +91,14 @@ class ResponsesCreateParams(_Params):
     user: str | None = None
 
 
+class FlatRow(BaseModel):
+    """A row as `/run` takes it: what the model is asked, and whatever its verifier needs (CONTRACT 8.5)."""
+
+    model_config = ConfigDict(extra="allow")
+
+    responses_create_params: ResponsesCreateParams
+
+
 class ChatParams(_Params):
     """`POST /v1/chat/completions`."""
 

@@ -25,9 +25,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gymctl.contract.aggregate import AggregateResponse
+from gymctl.contract.aggregate import AggregateRequest, AggregateResponse
 from gymctl.contract.part import ServerPart
-from gymctl.contract.responses import ResponsesCreateParams, drop_nulls, presentable
+from gymctl.contract.responses import FlatRow, ResponsesCreateParams, drop_nulls, presentable
 from gymctl.contract.rollout import MALFORMED_CALLS, ROLLOUT_ID
 from gymctl.servers.agent_sessions import (
     AgentClose,
@@ -145,11 +145,11 @@ class AgentServer(Server):
 
     def routes(self, app: Starlette) -> None:
         super().routes(app)
-        self.post(app, "/run", self._run, is_once_per_key=True)
-        self.post(app, "/v1/responses", self._responses, is_once_per_key=True)
-        self.post(app, "/v1/agent_sessions", self._open_session)
-        self.post(app, "/v1/agent_sessions/close", self._close_session)
-        self.post(app, "/aggregate_metrics", self._aggregate_metrics)
+        self.post(app, "/run", self._run, takes=FlatRow, is_once_per_key=True)
+        self.post(app, "/v1/responses", self._responses, takes=ResponsesCreateParams, is_once_per_key=True)
+        self.post(app, "/v1/agent_sessions", self._open_session, takes=AgentSeed)
+        self.post(app, "/v1/agent_sessions/close", self._close_session, takes=AgentClose)
+        self.post(app, "/aggregate_metrics", self._aggregate_metrics, takes=AggregateRequest)
 
     # One rollout
 

@@ -19,6 +19,7 @@ from starlette.routing import Route
 from gymctl.contract.part import ServerPart
 from gymctl.servers.border import ErrorBorder
 from gymctl.servers.liveness import Liveness
+from gymctl.servers.openapi import document
 from gymctl.servers.prefix import PrefixRule, RolloutPrefix
 from gymctl.servers.refusals import answer_invalid, answer_refused
 from gymctl.servers.routing import PlainRoutes, Table, plain
@@ -32,6 +33,7 @@ class Servable(Protocol):
     has_session: ClassVar[bool]
     prefix: ClassVar[PrefixRule]
     part: ServerPart
+    bodies: dict[str, Any]
 
     @property
     def label(self) -> str: ...
@@ -67,7 +69,11 @@ def assemble(server: Servable) -> Starlette:
     async def openapi(request: Request) -> Response:
         return Json(server.openapi())
 
+    async def all_routes(request: Request) -> Response:
+        return Json(document(part.name, app.router.routes, server.bodies))
+
     app.router.routes.append(Route("/openapi.json", openapi, methods=["GET"]))
+    app.router.routes.append(Route("/gymctl/openapi.json", all_routes, methods=["GET"]))
     server.routes(app)
     server.routed(app)
     table |= plain(app.router.routes)

@@ -53,6 +53,8 @@ class Server:
         self.part = part
         self.client = ServerClient(part)
         self.answers = Answers()
+        self.bodies: dict[str, Any] = {}
+        """By path of a POST route: the type of its body."""
         self.config = type(self).config_class().model_validate({**part.settings, "name": part.name})
 
     @classmethod
@@ -95,12 +97,22 @@ class Server:
     def routed(self, app: Starlette) -> None:
         """For base classes: all routes are there, those of the author too."""
 
-    def post(self, app: Starlette, path: str, endpoint: Endpoint, *, is_once_per_key: bool = False) -> None:
+    def post(
+        self,
+        app: Starlette,
+        path: str,
+        endpoint: Endpoint,
+        *,
+        takes: Any = dict[str, Any],
+        is_once_per_key: bool = False,
+    ) -> None:
         """A plain route: request in, response out.
 
+        takes: the type of the body, for `/gymctl/openapi.json`; the endpoint checks it by itself.
         is_once_per_key: a repeat with the same `Idempotency-Key` gets the first answer, and `DELETE` with the
         key takes the request back.
         """
+        self.bodies[path] = takes
         if is_once_per_key:
             route = Route(path, self.answers.wrap(endpoint), methods=["POST", "DELETE"])
         else:

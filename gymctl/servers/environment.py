@@ -14,11 +14,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 
+from gymctl.contract.aggregate import AggregateRequest
 from gymctl.contract.episodes import EpisodeFailure, EpisodeId, EpisodeRequest, EpisodeResponse, Task
 from gymctl.contract.part import ServerPart
 from gymctl.contract.servers import ServerKind
@@ -116,6 +117,8 @@ class EnvironmentServer(Server):
     needs: ClassVar[type[ServerConfig]] = EnvironmentConfig
     prefix: ClassVar[PrefixRule] = PrefixRule.NONE
     has_session: ClassVar[bool] = False
+    takes: ClassVar[type[BaseModel]] = EpisodeRequest
+    """What `/run` takes."""
 
     def __init__(self, part: ServerPart) -> None:
         super().__init__(part)
@@ -124,8 +127,8 @@ class EnvironmentServer(Server):
 
     def routes(self, app: Starlette) -> None:
         super().routes(app)
-        self.post(app, "/run", self.run, is_once_per_key=True)
-        self.post(app, "/aggregate_metrics", self.aggregate_metrics)
+        self.post(app, "/run", self.run, takes=self.takes, is_once_per_key=True)
+        self.post(app, "/aggregate_metrics", self.aggregate_metrics, takes=AggregateRequest)
 
     async def play(self, episode: Episode) -> dict[str, Any]:
         """Run the episode and return its `result`."""

@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
 from gymctl.contract.part import HttpSettings, ServerPart
@@ -21,9 +22,22 @@ HOST = "127.0.0.1"
 
 @asynccontextmanager
 async def serving(app: ASGIApp, http: HttpSettings | None = None) -> AsyncIterator[str]:
-    """The app's URL, for as long as the block lasts."""
+    """The app's URL, for as long as the block lasts. Raises what the start of a Starlette app raises."""
+    if not isinstance(app, Starlette):
+        async with _listening(app, "on", http) as url:
+            yield url
+        return
+    # The lifespan is ours: uvicorn ends the whole process when it fails.
+    async with app.router.lifespan_context(app), _listening(app, "off", http) as url:
+        yield url
+
+
+@asynccontextmanager
+async def _listening(
+    app: ASGIApp, lifespan: Literal["on", "off"], http: HttpSettings | None
+) -> AsyncIterator[str]:
     sock = serve.listening(HOST, 0)
-    server = serve.QuietServer(serve.settings(app, http))
+    server = serve.QuietServer(serve.settings(app, http, lifespan=lifespan))
     task = asyncio.create_task(server.serve(sockets=[sock]))
     try:
         while not server.started:

@@ -76,9 +76,9 @@ class ModelServer(Server):
         super().routes(app)
         if type(self).responses is ModelServer.responses and type(self).chat is ModelServer.chat:
             raise TypeError(f"{type(self).__name__} implements neither `responses` nor `chat`")
-        self.post(app, "/v1/responses", self._post_responses)
-        self.post(app, "/v1/chat/completions", self._post_chat)
-        self.post(app, "/v1/messages", self._post_messages)
+        self.post(app, "/v1/responses", self._post_responses, takes=ResponsesCreateParams)
+        self.post(app, "/v1/chat/completions", self._post_chat, takes=ChatParams)
+        self.post(app, "/v1/messages", self._post_messages, takes=MessagesParams)
         proxy = self.config.upstream_proxy if isinstance(self.config, UpstreamConfig) else None
         self._probe = Probe(self.client.transport, endpoints(self.part.settings), proxy)
         self.get(app, "/gymctl/upstream", self._get_upstream)

@@ -99,12 +99,18 @@ class ResourcesServer(SessionServer):
 
     def routes(self, app: Starlette) -> None:
         super().routes(app)
-        self.post(app, "/seed_session", self._seed_session)
-        self.post(app, "/close_session", self._close_session)
-        self.post(app, "/verify", self._verify, is_once_per_key=True)
+        self.post(
+            app,
+            "/seed_session",
+            self._seed_session,
+            takes=ResourcesSeed | (self._seed_model or dict[str, Any]),
+        )
+        self.post(app, "/close_session", self._close_session, takes=ResourcesClose)
+        self.post(app, "/verify", self._verify, takes=self._verify_model, is_once_per_key=True)
         self.get(app, "/reverify_mode", self._reverify_mode)
         for tool in self.tools:
-            self.post(app, f"/{tool.name}", self._endpoint(tool), is_once_per_key=True)
+            endpoint = self._endpoint(tool)
+            self.post(app, f"/{tool.name}", endpoint, takes=tool.arguments, is_once_per_key=True)
 
     def routed(self, app: Starlette) -> None:
         """Put `/mcp` before all other routes, if the block asks for it."""

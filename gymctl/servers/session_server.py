@@ -80,7 +80,7 @@ class SessionServer(MetricHooks, Server):
 
     def routes(self, app: Starlette) -> None:
         super().routes(app)
-        self.post(app, "/aggregate_metrics", self._aggregate_metrics)
+        self.post(app, "/aggregate_metrics", self._aggregate_metrics, takes=AggregateRequest)
 
     async def _aggregate_metrics(self, request: Request) -> Response:
         body = validated(AggregateRequest, await json_object(request))

@@ -9,6 +9,7 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
+from gymctl.contract.responses import FlatRow
 from gymctl.servers import AgentRef, EnvironmentConfig, EnvironmentServer
 from gymctl.transport import KEY_HEADER
 
@@ -40,6 +41,7 @@ class LegacyAgentConfig(EnvironmentConfig):
 
 class LegacyAgent(EnvironmentServer):
     config: LegacyAgentConfig
+    takes = FlatRow
 
     async def startup(self) -> None:
         for name in LIMITS:

@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gymctl.contract.episodes import EpisodeFailure, EpisodeId, Task, TaskId
+from gymctl.contract.responses import FlatRow
 from gymctl.contract.rollout import ATTEMPT_INDEX, FAILURE_CLASS, ROLLOUT_ID, ROLLOUT_INDEX, TASK_INDEX
 from gymctl.servers import Episode, Json, SingleTurnConfig, SingleTurnServer, json_object
 
@@ -17,6 +18,7 @@ NOT_TASK_DATA = frozenset({"responses_create_params", "agent_ref", "task_source"
 
 class SingleAgentTurnLegacy(SingleTurnServer):
     config: SingleTurnConfig
+    takes = FlatRow
 
     async def run(self, request: Request) -> Response:
         body = await json_object(request)

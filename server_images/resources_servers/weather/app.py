@@ -47,7 +47,9 @@ class Weather(ResourcesServer):
         return BY_CITY.get(city.strip().lower(), f"There is no weather station in {city}.")
 
     async def verify(self, request: WeatherTask) -> WeatherVerdict:
-        truth = BY_CITY[request.city.lower()]
+        truth = BY_CITY.get(request.city.strip().lower())
+        if truth is None:
+            raise ValueError(f"the row's city, {request.city!r}, has no weather station")
         answer = request.answer.lower()
         numbers = re.findall(r"-?\d+", answer.replace("−", "-"))
         says_sky = truth.sky in answer

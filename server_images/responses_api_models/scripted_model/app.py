@@ -6,6 +6,7 @@ Every answer says so: model `scripted`, metadata `scripted: "true"`.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Sequence
 from contextvars import ContextVar
 from pathlib import Path
@@ -25,6 +26,7 @@ from gymctl.contract.responses import JsonObject
 from gymctl.servers import ServerConfig, json_object
 from gymctl.servers.dialects import chat_over_responses
 from gymctl.servers.model import Handler, ModelServer
+from gymctl.servers.wire import dumps
 from gymctl.transport import ROLLOUT
 
 FATE: ContextVar[Fate] = ContextVar("fate")
@@ -100,7 +102,11 @@ class Broken(Response):
 
 def _content(body: JsonObject) -> bytes:
     """What a fate hangs on: the request, and the rollout it belongs to, so that repeats of a task differ."""
-    return orjson.dumps([ROLLOUT.get(), body], option=orjson.OPT_SORT_KEYS)
+    content = [ROLLOUT.get(), body]
+    try:
+        return orjson.dumps(content, option=orjson.OPT_SORT_KEYS)
+    except orjson.JSONEncodeError:  # integers above 64 bits, lone surrogates
+        return json.dumps(content, sort_keys=True).encode()
 
 
 def _results(items: Sequence[JsonObject]) -> int:
@@ -127,7 +133,7 @@ def _first_user_text(items: str | Sequence[JsonObject]) -> str:
 def _response(params: JsonObject, turn: Turn, mine: Fate) -> JsonObject:
     metadata = {key: value for key, value in (params.get("metadata") or {}).items() if key != "script"}
     output = _output(turn, mine)
-    words_in, words_out = len(orjson.dumps(params["input"]).split()), sum(_words(turn))
+    words_in, words_out = len(dumps(params["input"]).split()), sum(_words(turn))
     return {
         "id": f"resp_{mine.digest}",
         "created_at": 0,

@@ -161,6 +161,16 @@ async def test_a_block_that_does_not_fit_is_refused_by_name() -> None:
             pass
 
 
+async def test_what_fails_at_the_start_is_raised() -> None:
+    class Unready(Echo):
+        async def startup(self) -> None:
+            raise LookupError("no weights")
+
+    with pytest.raises(LookupError, match="no weights"):
+        async with serving(Unready):
+            pass
+
+
 async def test_nothing_listens_after_the_block() -> None:
     async with serving(Echo) as agent, serving(Echo) as caller:
         gone = agent.url

@@ -1,0 +1,170 @@
+"""Bodies that nobody would think of, made from the OpenAPI of every built-in server: no bug answers, no hang.
+
+Left out, because what they need is not among the packages of the tests: `llama_cpp_model` (weights) and
+`reasoning_tasks`; what they check of a body is their base classes' doing, as it is for the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis import GenerationMode
+
+from gymctl.testing import ScriptedModel, call, serving
+
+IMAGES = Path(__file__).parents[3] / "server_images"
+MODES = (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)
+EXAMPLES = 8
+HANG_SECONDS = 20
+
+MODEL = {"model_server": {"type": "responses_api_models", "name": "policy_model"}}
+AGENT = {"agent_server": {"type": "responses_api_agents", "name": "agent"}}
+RESOURCES = {"resources_server": {"type": "resources_servers", "name": "weather"}}
+TURN = {**AGENT, **RESOURCES, "resources_tool_transports": ["direct_http"], "cleanup_timeout_seconds": 5}
+UPSTREAM = {"openai_base_url": "URL/v1", "openai_api_key": "k", "openai_model": "m"}
+VLLM = {
+    "base_url": "URL/v1",
+    "api_key": "k",
+    "model": "m",
+    "return_token_id_information": False,
+    "uses_reasoning_parser": False,
+}
+SERVERS: dict[str, dict[str, Any]] = {
+    "resources_servers/weather": {},
+    "resources_servers/counter": {},
+    "responses_api_agents/simple_agent": {**MODEL, **RESOURCES, "max_steps": 2},
+    "environment_servers/legacy_agent": AGENT,
+    "environment_servers/single_agent_turn": TURN,
+    "environment_servers/single_agent_turn_legacy": TURN,
+    "responses_api_models/scripted_model": {},
+    "responses_api_models/openai_model": UPSTREAM,
+    "responses_api_models/vllm_model": VLLM,
+}
+DELIBERATE = (
+    "ValueError(",
+    "NotImplementedError(",
+    "LookupError(",
+    "ConversionError(",
+    "Hit an exception in ",
+)
+"""How the errors that our servers raise on purpose begin, as the string that an error body is (CONTRACT 3.4):
+a request that cannot be served, a server behind it that refused. Any other exception is a mistake of ours."""
+
+
+def script(body: dict[str, Any], number: int) -> Any:
+    return call("get_weather", city="Oslo") if number % 2 else "Snow, -4 degrees."
+
+
+class Elsewhere:
+    """All servers on a loop in a thread of its own: schemathesis is synchronous."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._stack = AsyncExitStack()
+        self._thread.start()
+        self.urls: dict[str, str] = {}
+        self.do(self._start)
+
+    def do(self, make: Callable[[], Awaitable[Any]]) -> Any:
+        return asyncio.run_coroutine_threadsafe(make(), self._loop).result(60)  # type: ignore[arg-type]
+
+    async def _start(self) -> None:
+        enter = self._stack.enter_async_context
+        urls = {"policy_model": (await enter(ScriptedModel(script))).url}
+        for image, block in SERVERS.items():
+            filled = json.loads(json.dumps(block).replace("URL", urls["policy_model"]))
+            server = await enter(serving(IMAGES / image, filled, servers=urls))
+            self.urls[image] = server.url
+            if image in ("resources_servers/weather", "responses_api_agents/simple_agent"):
+                urls[{"weather": "weather", "simple_agent": "agent"}[Path(image).name]] = server.url
+
+    def end(self) -> None:
+        self.do(self._stack.aclose)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+@pytest.fixture(scope="module")
+def elsewhere() -> Iterator[Elsewhere]:
+    made = Elsewhere()
+    yield made
+    made.end()
+
+
+def is_bug(answer: requests.Response) -> bool:
+    if answer.status_code < 500 or answer.status_code in (501, 503):
+        return False
+    try:
+        said = answer.json()
+    except ValueError:
+        return True
+    if isinstance(said, dict) and said.get("type") == "error":  # Anthropic's form, on /v1/messages
+        said = said["error"]["message"]
+    return answer.status_code != 500 or not (isinstance(said, str) and said.startswith(DELIBERATE))
+
+
+@pytest.mark.parametrize(
+    "mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=lambda mode: mode.value
+)
+@pytest.mark.parametrize("image", SERVERS)
+def test_no_request_meets_a_bug_or_waits_for_ever(elsewhere: Elsewhere, image: str, mode: Any) -> None:
+    url = elsewhere.urls[image]
+    document = requests.get(f"{url}/gymctl/openapi.json", timeout=10).json()
+    operations = [found.ok() for found in schemathesis.openapi.from_dict(document).get_all_operations()]
+    posts = [operation for operation in operations if operation.method.upper() == "POST"]
+    assert posts, "it has routes"
+    for operation in posts:
+
+        @settings(
+            max_examples=EXAMPLES,
+            deadline=None,
+            database=None,
+            derandomize=True,
+            phases=[Phase.generate],  # shrinking a request takes minutes, and schemathesis is flaky at it
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(case=operation.as_strategy(generation_mode=mode))
+        def ask(case: Any) -> None:
+            answer = case.call(base_url=url, timeout=HANG_SECONDS)
+            shown = f"{case.as_curl_command()}\n{answer.status_code} {answer.text[:500]}"
+            assert not is_bug(answer), shown
+
+        ask()
+
+
+@pytest.mark.parametrize("image", SERVERS)
+def test_every_route_is_in_the_document_and_only_tools_in_the_other(elsewhere: Elsewhere, image: str) -> None:
+    url = elsewhere.urls[image]
+    whole = requests.get(f"{url}/gymctl/openapi.json", timeout=10).json()
+    offered = requests.get(f"{url}/openapi.json", timeout=10).json()
+    assert whole["openapi"].startswith("3.1")
+    own = {"weather": {"/get_weather"}, "counter": {"/increment_counter", "/get_counter_value"}}
+    assert set(offered["paths"]) == own.get(Path(image).name, set())
+    assert set(offered["paths"]) < set(whole["paths"])
+    wrong = requests.post(f"{url}{next(iter(whole['paths']))}", data=b"[]", timeout=10)
+    assert wrong.status_code in (405, 422)
+    needed = {
+        "resources_servers": {
+            "/seed_session",
+            "/verify",
+            "/close_session",
+            "/aggregate_metrics",
+            "/reverify_mode",
+        },
+        "responses_api_agents": {"/run", "/v1/responses", "/v1/agent_sessions", "/v1/agent_sessions/close"},
+        "environment_servers": {"/run", "/aggregate_metrics"},
+        "responses_api_models": {"/v1/responses", "/v1/chat/completions", "/v1/messages"},
+    }
+    assert needed[image.split("/")[0]] <= set(whole["paths"])
