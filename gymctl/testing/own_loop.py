@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import signal
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future, wait
 from typing import Any, TypeVar
 
@@ -14,8 +16,8 @@ T = TypeVar("T")
 def run(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run `make()` to its end on a loop in a thread of its own.
 
-    KeyboardInterrupt cancels it, waits until its clean-up is through, however often it comes again, and is
-    then raised.
+    Ctrl+C cancels it, waits until its clean-up is through, however often it comes again, and ends in
+    KeyboardInterrupt; that is raised also when the work was done by then.
     """
     started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[T]]] = Future()
     outcome: Future[T] = Future()
@@ -31,17 +33,37 @@ def run(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
         except BaseException as error:  # noqa: BLE001 - handed to the caller, whatever it is
             outcome.set_exception(error)
 
-    thread = threading.Thread(target=work, name="gymctl.testing")
-    thread.start()
-    interrupt: KeyboardInterrupt | None = None
-    while not outcome.done():  # not `join`: after an interrupt it takes the thread for ended (bpo-45274)
-        try:
-            wait([outcome])
-        except KeyboardInterrupt as error:
-            if interrupt is None:
-                loop, task = started.result()
-                loop.call_soon_threadsafe(task.cancel)
-            interrupt = error
-    if interrupt is not None:
-        raise interrupt
+    def cancel() -> None:
+        loop, task = started.result()
+        with contextlib.suppress(RuntimeError):  # the loop has been closed: nothing is left to be cancelled
+            loop.call_soon_threadsafe(task.cancel)
+
+    with _interrupts(cancel) as interrupted:
+        threading.Thread(target=work, name="gymctl.testing").start()
+        wait([outcome])
+    if interrupted.is_set():
+        raise KeyboardInterrupt
     return outcome.result()
+
+
+@contextlib.contextmanager
+def _interrupts(first: Callable[[], None]) -> Iterator[threading.Event]:
+    """SIGINT raises nothing meanwhile: an exception could come at any step, the waiting itself among them.
+
+    The first one calls `first`. Outside of the main thread, which no signal reaches, nothing is changed.
+    """
+    interrupted = threading.Event()
+
+    def handle(number: int, frame: object) -> None:
+        if not interrupted.is_set():
+            interrupted.set()
+            first()
+
+    if threading.current_thread() is not threading.main_thread():
+        yield interrupted
+        return
+    before = signal.signal(signal.SIGINT, handle)
+    try:
+        yield interrupted
+    finally:
+        signal.signal(signal.SIGINT, before or signal.SIG_DFL)

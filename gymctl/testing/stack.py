@@ -108,7 +108,11 @@ class GymStack:
         self._compose: DockerCompose | None = None
 
     def __enter__(self) -> GymStack:
-        own_loop.run(self._up)
+        try:
+            own_loop.run(self._up)
+        except BaseException:  # Ctrl+C may come when it is up, and nobody else would take it down
+            own_loop.run(self._down)
+            raise
         return self
 
     def __exit__(
@@ -301,17 +305,8 @@ class _Logged:
 
 
 def _selection(chosen: Chosen) -> Selection:
-    several = {
-        "config",
-        "benchmark",
-        "environment",
-        "resources_server",
-        "search_dir",
-        "overrides",
-        "set_file",
-    }
     given: dict[str, Any] = dict(chosen)
-    for name in several & given.keys():
+    for name in _SEVERAL & given.keys():
         given[name] = (given[name],) if isinstance(given[name], str) else tuple(given[name])
     return Selection(**given)
 
