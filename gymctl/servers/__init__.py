@@ -1,24 +1,40 @@
-"""The SDK inside a container: one base class per kind, head, client, session."""
+"""The SDK inside a container; what an author of servers imports. Each line may import the lines below it.
+
+__main__.py, inprocess.py   a server as a process, or inside a test
+load.py                     a server's part file and folder -> its app
+head.py                     what clients ask first: addresses, readiness
+resources/                  tools, sessions with state, verifiers, judges, MCP, step-style environments
+agents/                     the loop between a model and tools
+environments/               who owns an episode
+models/                     dialects in front, upstreams behind
+stack/                      what all of them stand on; start reading at `base.py`, then `app.py`
+"""
 
 from gymctl.contract.stepping import Reset, Step
-from gymctl.servers.agent import AgentConfig, AgentServer, Turn, direct_access
-from gymctl.servers.agent_sessions import AgentSession, ToolAccess
-from gymctl.servers.base import Server, ServerConfig
-from gymctl.servers.client import InnerServerError, ServerClient, ServerRef, checked
-from gymctl.servers.environment import AgentRef, EnvironmentConfig, EnvironmentServer, Episode, EpisodeFailed
-from gymctl.servers.gymnasium import GymnasiumServer, StepRequest
-from gymctl.servers.gymnasium_env import EnvConfig, EnvRow, EnvServer, InvalidAction
-from gymctl.servers.handlers import tool
-from gymctl.servers.judge import Judge, JudgeFailed
-from gymctl.servers.model import ModelServer
-from gymctl.servers.model_calls import ask, conversation_of
-from gymctl.servers.params import completed
-from gymctl.servers.resources import ResourcesServer
-from gymctl.servers.resources_config import JudgeConfig, ResourcesConfig
-from gymctl.servers.single_turn import SingleTurnConfig, SingleTurnServer
-from gymctl.servers.state import SessionState
-from gymctl.servers.verdicts import MultiRewardResponse, VerifyRequest, VerifyResponse
-from gymctl.servers.wire import Json, invalid, json_object, validated
+from gymctl.servers.agents.model_calls import ask, conversation_of
+from gymctl.servers.agents.server import AgentConfig, AgentServer, Turn, direct_access
+from gymctl.servers.agents.sessions import AgentSession, ToolAccess
+from gymctl.servers.environments.server import (
+    AgentRef,
+    EnvironmentConfig,
+    EnvironmentServer,
+    Episode,
+    EpisodeFailed,
+)
+from gymctl.servers.environments.single_turn import SingleTurnConfig, SingleTurnServer
+from gymctl.servers.models.server import ModelServer
+from gymctl.servers.resources.config import JudgeConfig, ResourcesConfig
+from gymctl.servers.resources.gymnasium import GymnasiumServer, StepRequest
+from gymctl.servers.resources.gymnasium_env import EnvConfig, EnvRow, EnvServer, InvalidAction
+from gymctl.servers.resources.handlers import tool
+from gymctl.servers.resources.judge import Judge, JudgeFailed
+from gymctl.servers.resources.server import ResourcesServer
+from gymctl.servers.resources.state import SessionState
+from gymctl.servers.resources.verdicts import MultiRewardResponse, VerifyRequest, VerifyResponse
+from gymctl.servers.stack.base import Server, ServerConfig
+from gymctl.servers.stack.client import InnerServerError, ServerClient, ServerRef, checked
+from gymctl.servers.stack.params import completed
+from gymctl.servers.stack.wire import Json, invalid, json_object, validated
 from gymctl.transport import Answer, TransportError
 
 __all__ = [

@@ -12,9 +12,10 @@ from starlette.applications import Starlette
 from gymctl.contract import pools
 from gymctl.contract.part import HeadPart, ServerPart
 from gymctl.errors import ConfigError, GymctlError
-from gymctl.servers import head, logs, serve
-from gymctl.servers.base import part_path
+from gymctl.servers import head
 from gymctl.servers.load import load
+from gymctl.servers.stack import logs, serve
+from gymctl.servers.stack.base import part_path
 
 FACTORY = "gymctl.servers.__main__:worker"
 logger = logging.getLogger("gymctl.server")

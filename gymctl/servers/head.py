@@ -21,9 +21,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from gymctl.contract.part import EndpointState, HeadPart, HeadStatus, HeadTarget, TargetState
-from gymctl.servers.liveness import PROJECT_HEADER, SERVER_HEADER
-from gymctl.servers.refusals import answer_refused
-from gymctl.servers.wire import Json, dumps
+from gymctl.servers.stack.liveness import PROJECT_HEADER, SERVER_HEADER
+from gymctl.servers.stack.refusals import answer_refused
+from gymctl.servers.stack.wire import Json, dumps
 from gymctl.transport import Answer, Transport, TransportError
 
 logger = logging.getLogger("gymctl.head")

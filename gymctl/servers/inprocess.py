@@ -14,8 +14,8 @@ from starlette.types import ASGIApp
 from gymctl.contract.part import HttpSettings, ServerPart
 from gymctl.contract.servers import Address, ServerKind
 from gymctl.errors import ServerError
-from gymctl.servers import serve
 from gymctl.servers.load import load
+from gymctl.servers.stack import serve
 
 HOST = "127.0.0.1"
 

@@ -15,7 +15,7 @@ from starlette.applications import Starlette
 from gymctl.contract.part import ServerPart
 from gymctl.contract.pools import PoolTooSmall
 from gymctl.errors import ConfigError, GymctlError, ServerError
-from gymctl.servers.base import ServerApp
+from gymctl.servers.stack.base import ServerApp
 
 _FRAMES = 4
 

@@ -27,11 +27,11 @@ from starlette.types import Receive, Scope, Send
 
 from gymctl.contract.part import ServerPart
 from gymctl.contract.responses import JsonObject
-from gymctl.servers.app import assemble
 from gymctl.servers.inprocess import make_part, serving
-from gymctl.servers.model import Handler, ModelServer
-from gymctl.servers.prefix import PREFIX_KEY
-from gymctl.servers.wire import json_object
+from gymctl.servers.models.server import Handler, ModelServer
+from gymctl.servers.stack.app import assemble
+from gymctl.servers.stack.prefix import PREFIX_KEY
+from gymctl.servers.stack.wire import json_object
 
 USAGE: JsonObject = {
     "input_tokens": 10,

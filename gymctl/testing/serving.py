@@ -19,10 +19,10 @@ from typing import Any, Protocol
 from gymctl.contract.responses import JsonObject
 from gymctl.contract.servers import ServerKind
 from gymctl.servers import AgentServer, EnvironmentServer, ModelServer, Server, inprocess
-from gymctl.servers.base import ServerApp
 from gymctl.servers.inprocess import make_part
 from gymctl.servers.load import built, imported
-from gymctl.servers.wire import dumps
+from gymctl.servers.stack.base import ServerApp
+from gymctl.servers.stack.wire import dumps
 from gymctl.testing.scripted import message
 from gymctl.transport import Answer, Transport
 

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from gymctl.contract.responses import drop_nulls
-from gymctl.servers.dialects.chat_over_responses import responses_params
-from gymctl.servers.dialects.errors import ConversionError
-from gymctl.servers.dialects.reasoning import split
-from gymctl.servers.dialects.responses_to_chat import chat_request
+from gymctl.servers.models.dialects.chat_over_responses import responses_params
+from gymctl.servers.models.dialects.errors import ConversionError
+from gymctl.servers.models.dialects.reasoning import split
+from gymctl.servers.models.dialects.responses_to_chat import chat_request
 
 JsonObject = dict[str, Any]
 

@@ -6,7 +6,7 @@ import ast
 import re
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -43,6 +43,12 @@ CONFIG_LADDER = (
     {"ports", "sources"},
     {"load"},
     {"telling"},
+)
+SERVERS_LADDER = (
+    {"stack"},
+    {"resources", "agents", "environments", "models"},
+    {"head", "load"},
+    {"inprocess", "__main__"},
 )
 CONTAINER_HALF = {"contract", "metrics", "servers", "errors", "paths", "transport"}
 # A distribution whose import name differs from its own name.
@@ -94,22 +100,22 @@ def wrong_imports(package: Path) -> list[str]:
     return found
 
 
-def rung(part: str) -> int:
-    return next(height for height, parts in enumerate(CONFIG_LADDER) if part in parts)
+def steps_up(folder: Path, ladder: Sequence[set[str]]) -> list[str]:
+    """Imports inside a folder from a higher line of its ladder, and from beside on all but the lowest."""
 
+    def rung(part: str) -> int:
+        return next(height for height, parts in enumerate(ladder) if part in parts)
 
-def steps_up(config: Path) -> list[str]:
-    """Imports inside `config` from a higher line of its ladder, and from beside on the same line."""
     found: list[str] = []
-    for path in sorted(config.rglob("*.py")):
-        part = part_of(path, config)
+    for path in sorted(folder.rglob("*.py")):
+        part = part_of(path, folder)
         for name in imported_names(path) if part != "__init__" else ():
             pieces = name.split(".")
-            if pieces[:2] != ["gymctl", "config"] or len(pieces) == 2:
+            if pieces[:2] != ["gymctl", folder.name] or len(pieces) == 2:
                 continue
             other = pieces[2]
             if other != part and (rung(other) > rung(part) or (rung(other) == rung(part) > 0)):
-                found.append(f"{path.relative_to(config)}: {part} may not import {other}")
+                found.append(f"{path.relative_to(folder)}: {part} may not import {other}")
     return found
 
 
@@ -192,7 +198,8 @@ def test_a_cycle_is_found(tmp_path: Path) -> None:
 
 
 def test_imports_inside_config_go_one_way() -> None:
-    assert steps_up(PACKAGE / "config") == []
+    assert steps_up(PACKAGE / "config", CONFIG_LADDER) == []
+    assert steps_up(PACKAGE / "servers", SERVERS_LADDER) == []
 
 
 def test_a_step_up_inside_config_is_found(tmp_path: Path) -> None:
@@ -201,9 +208,9 @@ def test_a_step_up_inside_config_is_found(tmp_path: Path) -> None:
         ("reading", "def f():\n    from gymctl.config.server_classes import server_class\n"),
         ("telling", "from gymctl.config.load import load\nfrom gymctl.config.telling import explain\n"),
     ):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "a.py").write_text(line)
-    assert steps_up(tmp_path) == [
+        (tmp_path / "config" / folder).mkdir(parents=True)
+        (tmp_path / "config" / folder / "a.py").write_text(line)
+    assert steps_up(tmp_path / "config", CONFIG_LADDER) == [
         "reading/a.py: reading may not import server_classes",
         "tree/a.py: tree may not import reading",
     ]

@@ -8,10 +8,10 @@ from pydantic import Field, SecretStr
 
 from gymctl.contract.part import ServerPart
 from gymctl.contract.responses import JsonObject
-from gymctl.servers.chat_endpoint import ChatEndpoint
-from gymctl.servers.model import parsed
-from gymctl.servers.upstream import Upstream
-from gymctl.servers.upstream_config import UpstreamConfig
+from gymctl.servers.models.chat_endpoint import ChatEndpoint
+from gymctl.servers.models.server import parsed
+from gymctl.servers.models.upstream import Upstream
+from gymctl.servers.models.upstream_config import UpstreamConfig
 
 
 class AzureOpenAIModelConfig(UpstreamConfig):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pydantic import Field, SecretStr
 
 from gymctl.contract.part import ServerPart
-from gymctl.servers.chat_endpoint import ChatEndpoint
-from gymctl.servers.dialects.chat_to_responses import ReasoningRule
-from gymctl.servers.upstream import Upstream
-from gymctl.servers.upstream_config import UpstreamConfig
+from gymctl.servers.models.chat_endpoint import ChatEndpoint
+from gymctl.servers.models.dialects.chat_to_responses import ReasoningRule
+from gymctl.servers.models.upstream import Upstream
+from gymctl.servers.models.upstream_config import UpstreamConfig
 
 
 class InferenceProviderConfig(UpstreamConfig):

@@ -15,7 +15,7 @@ from gymctl.contract.part import ServerPart
 from gymctl.contract.responses import JsonObject
 from gymctl.errors import ServerError
 from gymctl.servers import InnerServerError, ServerConfig
-from gymctl.servers.model import ConversionError, ModelServer
+from gymctl.servers.models.server import ConversionError, ModelServer
 
 # What an OpenAI endpoint does with a request that says nothing. llama.cpp's own defaults cut the distribution
 # off; the log probabilities would not be those of what was sampled from.

@@ -18,8 +18,8 @@ import llama_process
 from gymctl.contract.responses import JsonObject
 from gymctl.errors import ServerError
 from gymctl.servers import InnerServerError
-from gymctl.servers.model import ConversionError
-from gymctl.servers.wire import dumps
+from gymctl.servers.models.server import ConversionError
+from gymctl.servers.stack.wire import dumps
 from gymctl.transport import Transport
 
 logger = logging.getLogger("gymctl.server")

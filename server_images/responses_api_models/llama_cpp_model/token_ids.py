@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gymctl.contract.responses import TOKEN_FIELDS, JsonObject
-from gymctl.servers.model import ConversionError
+from gymctl.servers.models.server import ConversionError
 
 if TYPE_CHECKING:
     from engine import Engine

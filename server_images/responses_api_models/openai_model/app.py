@@ -9,12 +9,12 @@ from pydantic import Field, SecretStr
 
 from gymctl.contract.part import ServerPart
 from gymctl.contract.responses import JsonObject
-from gymctl.servers import forwarded
-from gymctl.servers.dialects import chat_over_responses, chat_to_responses, responses_to_chat
-from gymctl.servers.model import ModelServer, parsed
-from gymctl.servers.upstream import Upstream
-from gymctl.servers.upstream_config import UpstreamConfig
-from gymctl.servers.wire import dumps
+from gymctl.servers.models import forwarded
+from gymctl.servers.models.dialects import chat_over_responses, chat_to_responses, responses_to_chat
+from gymctl.servers.models.server import ModelServer, parsed
+from gymctl.servers.models.upstream import Upstream
+from gymctl.servers.models.upstream_config import UpstreamConfig
+from gymctl.servers.stack.wire import dumps
 
 logger = logging.getLogger("gymctl.server")
 

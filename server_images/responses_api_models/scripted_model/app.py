@@ -24,9 +24,9 @@ from starlette.types import Receive, Scope, Send
 from gymctl.contract.part import ServerPart
 from gymctl.contract.responses import JsonObject
 from gymctl.servers import ServerConfig, json_object
-from gymctl.servers.dialects import chat_over_responses
-from gymctl.servers.model import Handler, ModelServer
-from gymctl.servers.wire import dumps
+from gymctl.servers.models.dialects import chat_over_responses
+from gymctl.servers.models.server import Handler, ModelServer
+from gymctl.servers.stack.wire import dumps
 from gymctl.transport import ROLLOUT
 
 FATE: ContextVar[Fate] = ContextVar("fate")

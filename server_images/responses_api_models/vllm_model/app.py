@@ -21,10 +21,10 @@ from vllm_settings import VLLMModelConfig
 from gymctl.contract.part import ServerPart
 from gymctl.contract.responses import JsonObject
 from gymctl.servers import InnerServerError
-from gymctl.servers.dialects import chat_to_responses, reasoning, responses_to_chat
-from gymctl.servers.endpoints import Probe
-from gymctl.servers.model import ConversionError, Handler, ModelServer, parsed
-from gymctl.servers.wire import dumps
+from gymctl.servers.models.dialects import chat_to_responses, reasoning, responses_to_chat
+from gymctl.servers.models.endpoints import Probe
+from gymctl.servers.models.server import ConversionError, Handler, ModelServer, parsed
+from gymctl.servers.stack.wire import dumps
 from gymctl.transport import Answer
 
 if TYPE_CHECKING:

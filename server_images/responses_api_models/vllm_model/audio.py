@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from gymctl.contract.responses import JsonObject
-from gymctl.servers.model import ConversionError
+from gymctl.servers.models.server import ConversionError
 
 KEYS = ("audio_data", "audio_path", "audio_paths")
 _SUBTYPES = {

@@ -18,7 +18,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from gymctl.contract.responses import JsonObject
 from gymctl.errors import ServerError
-from gymctl.servers.model import ConversionError
+from gymctl.servers.models.server import ConversionError
 
 _SPECIAL = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token", "mask_token")
 

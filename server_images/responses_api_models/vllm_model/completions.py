@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from gymctl.contract.responses import JsonObject
-from gymctl.servers.model import ConversionError
+from gymctl.servers.models.server import ConversionError
 
 Prompt: TypeAlias = "str | list[int]"
 

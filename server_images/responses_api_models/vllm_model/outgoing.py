@@ -19,8 +19,8 @@ import audio
 from vllm_settings import VLLMModelConfig
 
 from gymctl.contract.responses import TOKEN_FIELDS, JsonObject
-from gymctl.servers.dialects import reasoning
-from gymctl.servers.model import ConversionError
+from gymctl.servers.models.dialects import reasoning
+from gymctl.servers.models.server import ConversionError
 
 logger = logging.getLogger("gymctl.server")
 

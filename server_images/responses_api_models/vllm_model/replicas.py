@@ -17,7 +17,7 @@ from pathlib import Path
 from vllm_settings import VLLMModelConfig
 
 from gymctl.errors import ServerError
-from gymctl.servers.upstream import LONGEST_RECONNECT_SECONDS, PAUSE_SECONDS, Upstream
+from gymctl.servers.models.upstream import LONGEST_RECONNECT_SECONDS, PAUSE_SECONDS, Upstream
 from gymctl.transport import Answer, Transport, TransportError
 
 logger = logging.getLogger("gymctl.server")

@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from gymctl.contract.responses import TOKEN_FIELDS, JsonObject
-from gymctl.servers.dialects.token_fields import bundle
-from gymctl.servers.model import ConversionError
+from gymctl.servers.models.dialects.token_fields import bundle
+from gymctl.servers.models.server import ConversionError
 
 _MARK = "token_id:"
 

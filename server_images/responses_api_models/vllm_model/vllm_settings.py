@@ -10,7 +10,7 @@ from typing import Literal, cast, get_args
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from gymctl.contract.responses import JsonObject
-from gymctl.servers.upstream_config import UpstreamConfig
+from gymctl.servers.models.upstream_config import UpstreamConfig
 
 ReasoningField = Literal["both", "reasoning", "reasoning_content"]
 REASONING_VARIABLE = "NEMO_GYM_REASONING_FIELD"

@@ -14,10 +14,11 @@ from fakes.openai_upstream import OpenAIUpstream, Reply
 
 from gymctl.contract.part import HeadPart, HeadTarget, Pool, ServerPart
 from gymctl.paths import bundled
-from gymctl.servers import head, serve
-from gymctl.servers.client import ServerClient
+from gymctl.servers import head
 from gymctl.servers.inprocess import make_part, serving, serving_folder
 from gymctl.servers.load import load
+from gymctl.servers.stack import serve
+from gymctl.servers.stack.client import ServerClient
 from gymctl.transport import KEEPALIVE_SECONDS, ROLLOUT, Transport
 
 IMAGES = bundled() / "server_images"
@@ -184,7 +185,7 @@ def test_2_4_b76_the_client_closes_idle_connections_first():
 async def test_b76_connections_that_idled_about_the_keep_alive_time_lose_no_call(monkeypatch):
     """The real times, 15 and 30 s, cut down to 0.5 and 1 s."""
     monkeypatch.setattr("gymctl.transport.KEEPALIVE_SECONDS", 0.5)
-    monkeypatch.setattr("gymctl.servers.serve.KEEPALIVE_SECONDS", 1.0)
+    monkeypatch.setattr("gymctl.servers.stack.serve.KEEPALIVE_SECONDS", 1.0)
     part = make_part("weather", "resources_servers", "weather")
     app = load(part, IMAGES / "resources_servers/weather")
     async with serving(app) as url, Transport() as transport:

@@ -29,11 +29,11 @@ from gymctl.servers import (
     SessionState,
     VerifyRequest,
     VerifyResponse,
-    serve,
     tool,
 )
-from gymctl.servers.app import assemble
 from gymctl.servers.inprocess import make_part, serving, serving_folder
+from gymctl.servers.stack import serve
+from gymctl.servers.stack.app import assemble
 
 IMAGES = bundled() / "server_images"
 LIVENESS = ("/", "/livez", "/readyz", "/healthz", "/health")

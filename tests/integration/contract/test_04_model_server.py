@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from fakes.openai_upstream import Reply
 
-from gymctl.servers import sse
 from gymctl.servers.inprocess import serving_folder
+from gymctl.servers.models import sse
 
 IMAGES = Path(__file__).resolve().parents[3] / "server_images"
 ASK = [{"role": "user", "content": "hello"}]

@@ -17,8 +17,8 @@ from fakes.stepping import Stage, said
 
 from gymctl.errors import ConfigError
 from gymctl.servers import GymnasiumServer, Step, StepRequest
-from gymctl.servers.app import assemble
 from gymctl.servers.inprocess import make_part, serving, serving_folder
+from gymctl.servers.stack.app import assemble
 
 BLACKJACK = Path(__file__).resolve().parents[3] / "server_images" / "resources_servers" / "blackjack"
 ROW = {"responses_create_params": {"input": "Deal me in."}}

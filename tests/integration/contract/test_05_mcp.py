@@ -27,8 +27,8 @@ from gymctl.servers import (
     json_object,
     tool,
 )
-from gymctl.servers.app import assemble
 from gymctl.servers.inprocess import make_part, serving
+from gymctl.servers.stack.app import assemble
 
 TOKEN = "X-NeMo-Gym-Session-Token"
 ROW: dict[str, Any] = {"responses_create_params": {"input": "note it"}}

@@ -30,8 +30,8 @@ from gymctl.servers import (
     VerifyResponse,
     tool,
 )
-from gymctl.servers.app import assemble
 from gymctl.servers.inprocess import make_part, serving
+from gymctl.servers.stack.app import assemble
 
 PARAMS: dict[str, Any] = {"input": "Weather?"}
 ROW: dict[str, Any] = {"responses_create_params": PARAMS}

@@ -287,8 +287,8 @@ async def test_6_3_8_configured_accesses_are_overlaid_by_name(http, variant, res
 @pytest.mark.ours
 async def test_6_1_an_agent_without_sessions_answers_500_on_seed_and_close(http, fresh):
     from gymctl.servers import AgentServer
-    from gymctl.servers.app import assemble
     from gymctl.servers.inprocess import make_part, serving
+    from gymctl.servers.stack.app import assemble
 
     plain = AgentServer(make_part("plain", "responses_api_agents", "plain"))
     async with serving(assemble(plain)) as url:
@@ -298,9 +298,9 @@ async def test_6_1_an_agent_without_sessions_answers_500_on_seed_and_close(http,
 
 @pytest.mark.ours
 async def test_6_3_9_sessions_need_one_worker(http, fresh):
-    from gymctl.servers.app import assemble
     from gymctl.servers.inprocess import make_part, serving
     from gymctl.servers.load import imported
+    from gymctl.servers.stack.app import assemble
 
     block = {"model_server": MODEL}
     part = make_part("a", "responses_api_agents", "simple_agent", block).model_copy(update={"workers": 2})

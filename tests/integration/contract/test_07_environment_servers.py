@@ -180,8 +180,8 @@ async def test_7_3_2_the_deadline_is_a_failure_without_stage(http, variant, upst
 @pytest.mark.ours
 async def test_7_3_3_an_unforeseen_error_is_terminal(http, rollouts):
     from gymctl.servers import EnvironmentServer
-    from gymctl.servers.app import assemble
     from gymctl.servers.inprocess import make_part, serving
+    from gymctl.servers.stack.app import assemble
 
     class Broken(EnvironmentServer):
         async def play(self, episode: Any) -> dict[str, Any]:
@@ -198,8 +198,8 @@ async def test_7_3_3_an_unforeseen_error_is_terminal(http, rollouts):
 @pytest.mark.ours
 async def test_7_3_4_clean_up_runs_newest_first_to_its_end_also_when_cancelled(http, rollouts):
     from gymctl.servers import EnvironmentServer, Episode
-    from gymctl.servers.app import assemble
     from gymctl.servers.inprocess import make_part, serving
+    from gymctl.servers.stack.app import assemble
 
     done: list[str] = []
     playing, cleaned = asyncio.Event(), asyncio.Event()

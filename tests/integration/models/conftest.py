@@ -18,7 +18,7 @@ import pytest
 
 from gymctl.contract.part import ServerPart
 from gymctl.servers.load import load
-from gymctl.servers.serve import QuietServer, listening, settings
+from gymctl.servers.stack.serve import QuietServer, listening, settings
 
 REPO = Path(__file__).resolve().parents[3]
 IMAGES = REPO / "server_images/responses_api_models"

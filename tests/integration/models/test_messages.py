@@ -8,7 +8,7 @@ from typing import Any
 import anthropic
 import pytest
 
-from gymctl.servers import sse
+from gymctl.servers.models import sse
 
 TOOL: Any = {
     "name": "get_weather",

@@ -10,7 +10,7 @@ import aiohttp
 import openai
 import pytest
 
-from gymctl.servers import sse
+from gymctl.servers.models import sse
 
 NAMESPACE = {
     "type": "namespace",

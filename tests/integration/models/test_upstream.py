@@ -19,8 +19,8 @@ import pytest
 
 from gymctl.contract.part import Pool
 from gymctl.errors import ConfigError
-from gymctl.servers import breaker
-from gymctl.servers.upstream import Upstream
+from gymctl.servers.models import breaker
+from gymctl.servers.models.upstream import Upstream
 from gymctl.transport import Transport
 
 ASK = {"input": "x"}

@@ -164,7 +164,7 @@ async def chain() -> AsyncIterator[Begin]:
 
 
 def _app(desk: Desk) -> Starlette:
-    from gymctl.servers.app import assemble
+    from gymctl.servers.stack.app import assemble
 
     return assemble(desk)
 

@@ -26,9 +26,9 @@ from gymctl.servers import (
     Step,
     StepRequest,
 )
-from gymctl.servers.app import assemble
-from gymctl.servers.gymnasium_env import plain
 from gymctl.servers.inprocess import make_part, serving
+from gymctl.servers.resources.gymnasium_env import plain
+from gymctl.servers.stack.app import assemble
 from gymctl.transport import Answer
 
 

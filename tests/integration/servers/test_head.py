@@ -14,7 +14,7 @@ from starlette.routing import Route
 from gymctl.contract.part import HeadPart, HeadTarget
 from gymctl.servers import head
 from gymctl.servers.inprocess import serving
-from gymctl.servers.liveness import Liveness
+from gymctl.servers.stack.liveness import Liveness
 
 DOCUMENT = "wx_tools:\n  resources_servers:\n    weather_impl:\n      host: {host}\n      port: 15011\n"
 

@@ -14,8 +14,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gymctl.servers import Json, Server, json_object
-from gymctl.servers.app import assemble
 from gymctl.servers.inprocess import make_part, serving
+from gymctl.servers.stack.app import assemble
 from gymctl.transport import ROLLOUT, Transport, TransportError
 
 

@@ -6,8 +6,8 @@ import pytest
 from starlette.exceptions import HTTPException
 
 from gymctl.contract.episodes import ResourcesSeed
-from gymctl.servers.agent_sessions import AgentClose, AgentReceipt, AgentSeed, AgentSessions
-from gymctl.servers.resources_sessions import ResourcesSessions
+from gymctl.servers.agents.sessions import AgentClose, AgentReceipt, AgentSeed, AgentSessions
+from gymctl.servers.resources.typed_sessions import ResourcesSessions
 
 EPISODE = {"rollout_id": "0-0"}
 TASK = {"taskset": "w", "task_id": "0"}

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gymctl.servers.model import ConversionError
+from gymctl.servers.models.server import ConversionError
 
 _PATH = Path(__file__).parents[1] / "token_ids.py"
 _SPEC = importlib.util.spec_from_file_location("llama_cpp_token_ids", _PATH)

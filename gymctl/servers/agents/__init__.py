@@ -1,0 +1,1 @@
+"""Agent servers: the loop between a model and tools, and their sessions."""

@@ -1,0 +1,29 @@
+"""What agents do with a model server: ask it, with the conversation so far."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gymctl.servers.agents.server import Turn
+from gymctl.servers.stack.client import ServerClient, ServerRef, checked
+
+
+async def ask(
+    client: ServerClient, model: ServerRef, params: Mapping[str, Any], turn: Turn
+) -> dict[str, Any]:
+    """The model's Response; its cookies stay with the turn. Raises when it is an error, or no Response."""
+    answer = checked(
+        await client.call(model, f"{turn.prefix}/v1/responses", params, cookies=turn.model_cookies)
+    )
+    turn.model_cookies.update(answer.cookies)
+    response = answer.json()
+    if not isinstance(response, dict) or not isinstance(response.get("output"), list):
+        raise ValueError(f"the model server's answer is not a Response: {answer.body[:500]!r}")
+    return response
+
+
+def conversation_of(params: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The input as items; a new list."""
+    given = params["input"]
+    return [{"role": "user", "content": given}] if isinstance(given, str) else list(given)

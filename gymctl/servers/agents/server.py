@@ -1,0 +1,345 @@
+"""Agent servers: the loop between a model and tools, for flat rows and within sessions.
+
+    POST /run                         a row in, a scored rollout out: seed, turn, verify
+    POST /v1/responses                one turn; its output holds every new item, tool outputs included
+    POST /v1/agent_sessions, …/close  a turn's tools granted by an environment server
+    POST /aggregate_metrics           forwarded to the resources server
+
+A harness overrides `respond`, and in it calls `ask` (the model) and `call_tool` (the tools). `/run`
+calls it in this process; a caller sees the same as if it had come through `/v1/responses`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import uuid
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+from urllib.parse import quote
+
+from pydantic import Field, field_validator
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from gymctl.contract.aggregate import AggregateRequest, AggregateResponse
+from gymctl.contract.part import ServerPart
+from gymctl.contract.responses import FlatRow, ResponsesCreateParams, drop_nulls, presentable
+from gymctl.contract.rollout import MALFORMED_CALLS, ROLLOUT_ID
+from gymctl.servers.agents.sessions import (
+    AgentClose,
+    AgentReceipt,
+    AgentSeed,
+    AgentSession,
+    AgentSessions,
+    DirectHttpAccess,
+    ToolAccess,
+    unique_names,
+)
+from gymctl.servers.stack.base import Server, ServerConfig
+from gymctl.servers.stack.client import ServerRef, checked
+from gymctl.servers.stack.params import completed
+from gymctl.servers.stack.prefix import PREFIX_KEY, PrefixRule
+from gymctl.servers.stack.unwinding import to_the_end
+from gymctl.servers.stack.wire import Json, invalid, json_object, validated
+from gymctl.transport import TransportError
+
+logger = logging.getLogger("gymctl.server")
+
+SESSION_KEY = "agent_session_id"
+ABANDON_SECONDS = 10.0
+
+
+NO_TOOLS = frozenset({"seed_session", "verify", "close_session", "aggregate_metrics"})
+"""Routes of a resources server that a model must not reach by calling a tool of that name."""
+
+
+class AgentConfig(ServerConfig):
+    """Block of an agent."""
+
+    resources_server: ServerRef | None = None
+    """Needed for `/run` and for `/aggregate_metrics`."""
+    session_close_retry_window_seconds: float = Field(default=300, gt=0)
+    skip_verification: bool = False
+    skip_verification_reward: float = 0.0
+    tool_accesses: list[ToolAccess] = Field(default_factory=list)
+
+    @field_validator("tool_accesses")
+    @classmethod
+    def _unique_names(cls, accesses: list[ToolAccess]) -> list[ToolAccess]:
+        return unique_names(accesses)
+
+
+@dataclass
+class Turn:
+    """One activation of the agent: what it may use, and the cookie jars it leaves behind.
+
+    prefix is put before the path of model calls, so that a model server knows the rollout they belong to.
+    """
+
+    prefix: str = ""
+    tools_url: str | None = None
+    tools_headers: dict[str, str] = field(default_factory=dict)
+    resources_cookies: dict[str, str] = field(default_factory=dict)
+    model_cookies: dict[str, str] = field(default_factory=dict)
+    is_in_session: bool = False
+    malformed_calls: int = 0
+
+    @property
+    def cookies(self) -> dict[str, str]:
+        """Both jars; names differ from server to server."""
+        return {**self.model_cookies, **self.resources_cookies}
+
+
+class AgentServer(Server):
+    """Base of agents. Override `respond`; `open_session` and `close_session` if a session needs more."""
+
+    needs: ClassVar[type[ServerConfig]] = AgentConfig
+    prefix: ClassVar[PrefixRule] = PrefixRule.RESPONSES_ONLY
+    has_agent_sessions: ClassVar[bool] = False
+
+    def __init__(self, part: ServerPart) -> None:
+        super().__init__(part)
+        self.agent_sessions = AgentSessions(self.config.session_close_retry_window_seconds)
+
+    async def respond(self, params: dict[str, Any], turn: Turn) -> dict[str, Any]:
+        """Work on the task until done and return a Response whose output holds all new items.
+
+        `params` are checked Responses parameters without nulls.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no `respond`")
+
+    async def call_tool(self, name: str, arguments: str, turn: Turn) -> str:
+        """What a tool of the turn says, whatever its status. Arguments that are not JSON never reach it."""
+        try:
+            json.loads(arguments)
+        except (ValueError, RecursionError) as error:
+            turn.malformed_calls += 1
+            return json.dumps({"error": f"Invalid tool call arguments: {error}"})
+        if name.rpartition("/")[2] in NO_TOOLS:  # also behind a rollout prefix
+            return '{"detail":"Not Found"}'
+        if turn.tools_url is None:
+            raise ValueError(f"the model called `{name}`, but this turn has no tools")
+        answer = await self.client.call_url(
+            f"{turn.tools_url}/{quote(name, safe='')}",
+            arguments.encode("utf-8", "surrogatepass"),
+            cookies=turn.resources_cookies,
+            headers=turn.tools_headers,
+            key=f"tool-{uuid.uuid4().hex}",
+        )
+        turn.resources_cookies.update(answer.cookies)
+        return answer.body.decode("utf-8", "replace")
+
+    async def open_session(self, session: AgentSession, accesses: list[ToolAccess]) -> None:
+        """Set a session up: here, with its one direct HTTP access. Raise what the harness cannot serve."""
+        if session.seed.sandbox_access is not None:
+            raise ValueError("this agent cannot use a sandbox")
+        session.tools = direct_access(accesses)
+        session.cookies = None if session.tools is None else dict(session.tools.cookies)
+
+    async def close_session(self, session: AgentSession) -> None:
+        """Undo `open_session`. When it raises, the session can be closed again."""
+
+    def routes(self, app: Starlette) -> None:
+        super().routes(app)
+        self.post(app, "/run", self._run, takes=FlatRow, is_once_per_key=True)
+        self.post(app, "/v1/responses", self._responses, takes=ResponsesCreateParams, is_once_per_key=True)
+        self.post(app, "/v1/agent_sessions", self._open_session, takes=AgentSeed)
+        self.post(app, "/v1/agent_sessions/close", self._close_session, takes=AgentClose)
+        self.post(app, "/aggregate_metrics", self._aggregate_metrics, takes=AggregateRequest)
+
+    # One rollout
+
+    async def _run(self, request: Request) -> Response:
+        row = await json_object(request)
+        row.pop(ROLLOUT_ID, None)
+        params = row.get("responses_create_params")
+        if not isinstance(params, dict):
+            raise invalid("missing", ("responses_create_params",), "Field required", row)
+        params = drop_nulls(params)
+        validated(ResponsesCreateParams, params, "responses_create_params")
+        row["responses_create_params"] = completed(params)
+        return Json(await self.run(row, params, self._foreign(request.cookies)))
+
+    async def run(self, row: dict[str, Any], params: dict[str, Any], cookies: dict[str, str]) -> Any:
+        """A checked row in, a scored rollout out, as JSON values or bytes: seed, turn, verify.
+
+        `params` are the row's parameters without nulls, `cookies` the caller's. A harness whose episodes go
+        another way overrides this.
+        """
+        resources = self.resources_server("/run")
+        rollout = uuid.uuid4().hex
+        seed_key = f"seed-{rollout}"
+        seeded = checked(
+            await self.client.call_when_admitted(
+                resources, "/seed_session", row, cookies=cookies, key=seed_key
+            )
+        )
+        turn = Turn(tools_url=self.client.url(resources), resources_cookies={**cookies, **seeded.cookies})
+        try:
+            row["response"] = await self._played(params, turn)
+            if self.config.skip_verification:
+                reward = float(self.config.skip_verification_reward)
+                return {**row, "reward": reward, "verification_skipped": True}
+            verified = await self.client.call(
+                resources, "/verify", row, cookies=turn.cookies, key=f"verify-{rollout}"
+            )
+            return checked(verified).body
+        except BaseException:
+            await to_the_end(self._abandon(resources, turn, rollout))
+            raise
+
+    async def _abandon(self, resources: ServerRef, turn: Turn, rollout: str) -> None:
+        """Close the session of a rollout that was not scored, instead of leaving it to the idle limit."""
+        body = {"resources_session_id": f"resources-session-{rollout}", "episode_id": {"rollout_id": rollout}}
+        try:
+            async with asyncio.timeout(ABANDON_SECONDS):
+                await self.client.call(resources, "/close_session", body, cookies=turn.resources_cookies)
+        except (TransportError, TimeoutError) as error:
+            logger.warning("the session of a failed rollout stays open until it is idle: %s", error)
+
+    def resources_server(self, path: str) -> ServerRef:
+        """The resources server of this agent's block, which `path` cannot do without."""
+        if self.config.resources_server is None:
+            raise ValueError(f"{path} needs `resources_server` in the block of {self.config.name}")
+        return self.config.resources_server
+
+    # One turn
+
+    async def _played(self, params: dict[str, Any], turn: Turn) -> dict[str, Any]:
+        response = await self.respond(params, turn)
+        if turn.malformed_calls:
+            told = {MALFORMED_CALLS: str(turn.malformed_calls)}
+            response["metadata"] = {**(response.get("metadata") or {}), **told}
+        return {**response, "output": presentable(response["output"])}
+
+    async def _responses(self, request: Request) -> Response:
+        params = drop_nulls(await json_object(request))
+        validated(ResponsesCreateParams, params)
+        prefix: str = request.scope.get(PREFIX_KEY, "")
+        session_id = request.session.get(SESSION_KEY)
+        if session_id is None:
+            return await self._respond_alone(params, prefix, request)
+        return await self._respond_in(self.agent_sessions.active(session_id), params, prefix, request)
+
+    async def _respond_alone(self, params: dict[str, Any], prefix: str, request: Request) -> Response:
+        resources = self.config.resources_server
+        turn = Turn(
+            prefix=prefix,
+            tools_url=None if resources is None else self.client.url(resources),
+            resources_cookies=self._foreign(request.cookies),
+            model_cookies=self._foreign(request.cookies),
+        )
+        response = Json(await self._played(params, turn))
+        _set_cookies(response, turn.cookies)
+        return response
+
+    async def _respond_in(
+        self, session: AgentSession, params: dict[str, Any], prefix: str, request: Request
+    ) -> Response:
+        tools = session.tools
+        turn = Turn(
+            prefix=prefix,
+            tools_url=None if tools is None else tools.base_url.rstrip("/"),
+            tools_headers={} if tools is None else tools.headers,
+            resources_cookies={} if session.cookies is None else session.cookies,
+            model_cookies=self._foreign(request.cookies),
+            is_in_session=True,
+        )
+        async with session.activation():
+            response = Json(await self._played(params, turn))
+        _set_cookies(response, turn.model_cookies)
+        return response
+
+    def _foreign(self, cookies: dict[str, str]) -> dict[str, str]:
+        """The caller's cookies without our own, which is none of the other servers' business."""
+        return {name: value for name, value in cookies.items() if name != self.label}
+
+    # Sessions
+
+    async def _open_session(self, request: Request) -> Response:
+        self._require_sessions()
+        seed = validated(AgentSeed, await json_object(request))
+        cookie_id = request.session.get(SESSION_KEY)
+        session = self.agent_sessions.bound(seed, cookie_id)
+        async with session.lock:
+            # While we waited, the session may have been closed or, its set-up failed, forgotten.
+            if self.agent_sessions.bound(seed, cookie_id) is not session:
+                raise HTTPException(409, "Agent session is closing")
+            if not session.is_open:
+                await self._set_up(session, seed)
+        request.session[SESSION_KEY] = seed.agent_session_id
+        return Json({SESSION_KEY: seed.agent_session_id})
+
+    async def _set_up(self, session: AgentSession, seed: AgentSeed) -> None:
+        """Configured accesses are overlaid by name with the request's.
+
+        A failed set-up is undone and its id free again; if it cannot be undone, the session stays in closing.
+        """
+        accesses = {access.name: access for access in [*self.config.tool_accesses, *seed.tool_accesses]}
+        try:
+            await self.open_session(session, list(accesses.values()))
+            session.is_open = True
+        finally:
+            if not session.is_open:
+                session.is_closing = True
+                await self.close_session(session)
+                self.agent_sessions.forget(session)
+
+    async def _close_session(self, request: Request) -> Response:
+        self._require_sessions()
+        close = validated(AgentClose, await json_object(request))
+        receipt = self.agent_sessions.receipt(close, request.session.get(SESSION_KEY))
+        if receipt is None:
+            receipt = await self._closed(self.agent_sessions.closing(close.agent_session_id), close, request)
+        return Json(receipt)
+
+    async def _closed(
+        self, session: AgentSession | None, close: AgentClose, request: Request
+    ) -> AgentReceipt:
+        assert session is not None
+        async with session.lock:
+            earlier = self.agent_sessions.receipt(close, request.session.get(SESSION_KEY))
+            if earlier is not None:
+                return earlier
+            await session.end_activations()
+            await self.close_session(session)
+            receipt = AgentReceipt(agent_session_id=close.agent_session_id, resources_cookies=session.cookies)
+            self.agent_sessions.closed(session, receipt)
+            return receipt
+
+    def _require_sessions(self) -> None:
+        if not self.has_agent_sessions:
+            raise NotImplementedError(f"{type(self).__name__} has no agent sessions")
+        if self.part.workers > 1:
+            raise ValueError(f"agent sessions need `num_workers: 1`, not {self.part.workers}")
+
+    # Metrics
+
+    async def _aggregate_metrics(self, request: Request) -> Response:
+        if self.config.skip_verification:
+            return Json(AggregateResponse())
+        resources = self.resources_server("/aggregate_metrics")
+        answer = await self.client.call(resources, "/aggregate_metrics", await request.body())
+        return Json(checked(answer).body)
+
+
+def direct_access(accesses: list[ToolAccess]) -> DirectHttpAccess | None:
+    """The one direct HTTP access a session may have. Raises when it asks for what a plain agent cannot do."""
+    required = [access.name for access in accesses if access.kind == "mcp" and access.required]
+    if required:
+        raise ValueError(f"this agent cannot use MCP tools, but {', '.join(required)} is required")
+    direct = [access for access in accesses if isinstance(access, DirectHttpAccess)]
+    if len(direct) > 1:
+        names = ", ".join(access.name for access in direct)
+        raise ValueError(f"at most one direct_http access can be used, got {names}")
+    return direct[0] if direct else None
+
+
+def _set_cookies(response: Response, cookies: dict[str, str]) -> None:
+    """Values stay as they came: they are signed by their own servers."""
+    for name, value in cookies.items():
+        response.raw_headers.append((b"set-cookie", f"{name}={value}; path=/".encode("utf-8", "replace")))

@@ -1,0 +1,1 @@
+"""Environment servers: who owns an episode, from admission to clean-up."""

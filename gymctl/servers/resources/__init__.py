@@ -1,0 +1,1 @@
+"""Resources servers: tools, sessions with state, verifiers, judges, MCP, step-style environments."""
