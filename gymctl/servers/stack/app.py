@@ -18,6 +18,7 @@ from starlette.routing import Route
 
 from gymctl.contract.part import ServerPart
 from gymctl.servers.stack.border import ErrorBorder
+from gymctl.servers.stack.idempotency import Answers
 from gymctl.servers.stack.liveness import Liveness
 from gymctl.servers.stack.openapi import document
 from gymctl.servers.stack.prefix import PrefixRule, RolloutPrefix
@@ -33,6 +34,7 @@ class Servable(Protocol):
     has_session: ClassVar[bool]
     prefix: ClassVar[PrefixRule]
     part: ServerPart
+    answers: Answers
     bodies: dict[str, Any]
 
     @property
@@ -48,8 +50,9 @@ class Servable(Protocol):
 def assemble(server: Servable) -> Starlette:
     """Outermost first: liveness pays for nothing below it, and every answer carries the session cookie."""
     part = server.part
+    since = server.answers.since if part.workers == 1 else None
     layers = [
-        Middleware(Liveness, project=part.project, server=part.name, remembers_keys=part.workers == 1),
+        Middleware(Liveness, project=part.project, server=part.name, remembers_since=since),
         Middleware(RolloutPrefix, rule=type(server).prefix),
     ]
     if server.has_session:

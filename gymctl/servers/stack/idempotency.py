@@ -10,6 +10,7 @@ Kept per process: one of several workers cannot promise it, and says so (see `li
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -45,6 +46,8 @@ class Answers:
     def __init__(
         self, max_answers: int = MAX_ANSWERS, max_bytes: int = MAX_BYTES, linger: float = LINGER
     ) -> None:
+        self.since = time.monotonic()
+        """No key that was sent before is known."""
         self._entries: OrderedDict[str, _Entry] = OrderedDict()
         self._bytes = 0
         self._max_answers = max_answers

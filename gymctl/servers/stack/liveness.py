@@ -20,9 +20,11 @@ class Liveness:
     say so, because a repeat may reach another.
     """
 
-    def __init__(self, app: ASGIApp, project: str, server: str, *, remembers_keys: bool = False) -> None:
+    def __init__(
+        self, app: ASGIApp, project: str, server: str, *, remembers_since: float | None = None
+    ) -> None:
         self._app = app
-        self._since = time.monotonic() if remembers_keys else None
+        self._since = remembers_since
         body = b'{"status":"ok"}'
         self._start: Message = {
             "type": "http.response.start",
