@@ -36,6 +36,7 @@ from gymctl.servers import (
 )
 
 CLOSE_SECONDS = 30.0
+RETRY_SECONDS = 0.5
 """A server that does not let go of an episode must not hold its rollout."""
 
 logger = logging.getLogger("gymctl.server")
@@ -136,9 +137,16 @@ class Environment:
         if not self._steps_are_repeatable:
             return Step.model_validate(await self._call("/step", body))
         request_id = uuid.uuid4().hex
-        return Step.model_validate(
-            await self._call("/step", {**body, STEP_REQUEST_ID: request_id}, key=request_id)
-        )
+        body[STEP_REQUEST_ID] = request_id
+        for is_last in (False, False, True):
+            try:
+                return Step.model_validate(await self._call("/step", body, key=request_id))
+            except TransportError as error:
+                if error.kind != "transport_peer_drop" or is_last:
+                    raise
+                logger.warning("%s; asking again", error)
+                await asyncio.sleep(RETRY_SECONDS)
+        raise AssertionError("the last attempt returns or raises")
 
     async def close(self) -> str | None:
         """Let go, where the server wants to be told. Never raises; what went wrong is the answer."""
