@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, model_validator
 
 JsonObject: TypeAlias = dict[str, Any]
 
@@ -128,7 +128,7 @@ class ChatParams(_Params):
     service_tier: str | None = None
     stop: str | list[str] | None = None
     store: bool | None = None
-    stream: bool | None = None
+    stream: StrictBool | None = None
     stream_options: JsonObject | None = None
     temperature: float | None = None
     thinking: JsonObject | None = None

@@ -26,15 +26,23 @@ from fakes.program import gymctl
 
 from gymctl.contract.part import ServerPart
 
-ROLES = ("resources", "stateful", "step", "agent", "environment", "native", "model")
+ROLES = (
+    *("resources", "stateful", "sessions", "step", "mcp", "agent", "player", "simulation"),
+    *("environment", "native", "rows", "model"),
+)
 
 _PREFERRED: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "resources": ("resources_servers", ("weather", "example_single_tool_call")),
     "stateful": ("resources_servers", ("counter", "example_session_state_mgmt")),
+    "sessions": ("resources_servers", ("counter", "example_single_tool_call")),
     "step": ("resources_servers", ("blackjack",)),
+    "mcp": ("resources_servers", ("weather", "example_mcp_weather")),
     "agent": ("responses_api_agents", ("simple_agent",)),
+    "player": ("responses_api_agents", ("gymnasium_agent",)),
+    "simulation": ("responses_api_agents", ("tool_simulation_agent",)),
     "environment": ("environment_servers", ("legacy_agent",)),
     "native": ("environment_servers", ("single_agent_turn",)),
+    "rows": ("environment_servers", ("single_agent_turn_legacy",)),
     "model": ("responses_api_models", ("openai_model", "vllm_model")),
 }
 """Role -> kind, and the implementations that can play it. The first server of the table that does gets it."""
@@ -88,6 +96,9 @@ def _roles(name: str, block: Any) -> Iterator[tuple[str, Server]]:
         for implementation in implementations:
             with contextlib.suppress(KeyError, TypeError):
                 inner = block[kind][implementation]
+                over_mcp = bool(inner.get("expose_tools_over_mcp"))
+                if role in ("resources", "mcp") and over_mcp != (role == "mcp"):
+                    continue
                 yield role, Server(f"http://{inner['host']}:{inner['port']}", name)
 
 
@@ -119,9 +130,28 @@ weather:
 counter:
   resources_servers:
     counter: {{entrypoint: app.py, domain: agent}}
+game:
+  resources_servers:
+    blackjack: {{entrypoint: app.py, domain: games}}
+weather_over_mcp:
+  resources_servers:
+    weather: {{entrypoint: app.py, domain: agent, expose_tools_over_mcp: true}}
 desk_agent:
   responses_api_agents:
     simple_agent:
+      entrypoint: app.py
+      resources_server: {{type: resources_servers, name: weather}}
+      model_server: {{type: responses_api_models, name: policy_model}}
+player:
+  responses_api_agents:
+    gymnasium_agent:
+      entrypoint: app.py
+      resources_server: {{type: resources_servers, name: game}}
+      model_server: {{type: responses_api_models, name: policy_model}}
+      max_steps: 3
+simulation:
+  responses_api_agents:
+    tool_simulation_agent:
       entrypoint: app.py
       resources_server: {{type: resources_servers, name: weather}}
       model_server: {{type: responses_api_models, name: policy_model}}
@@ -144,6 +174,20 @@ turn_environment_server:
       resources_server: {{type: resources_servers, name: weather}}
       resources_tool_transports: [direct_http]
       default_episode_timeout_seconds: 60
+      cleanup_timeout_seconds: 10
+row_agent:
+  responses_api_agents:
+    simple_agent:
+      entrypoint: app.py
+      resources_server: {{type: resources_servers, name: weather}}
+      model_server: {{type: responses_api_models, name: policy_model}}
+row_environment_server:
+  environment_servers:
+    single_agent_turn_legacy:
+      entrypoint: app.py
+      agent_server: {{type: responses_api_agents, name: row_agent}}
+      resources_server: {{type: resources_servers, name: weather}}
+      resources_tool_transports: [direct_http]
       cleanup_timeout_seconds: 10
 """
 

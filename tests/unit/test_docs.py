@@ -113,7 +113,9 @@ def test_the_page_about_settings_names_every_key() -> None:
 
 
 def test_the_readme_names_every_server_that_comes_with_it() -> None:
-    table = (ROOT / "README.md").read_text().partition("## Servers that come with it")[2].partition("\n## ")[0]
+    table = (
+        (ROOT / "README.md").read_text().partition("## Servers that come with it")[2].partition("\n## ")[0]
+    )
     built_in = {path.parent.name for path in ROOT.glob("server_images/*/*/app.py")}
     named = set(re.findall(r"`(\w+)`", table)) - {"gymnasium"}
     assert named == built_in

@@ -1,4 +1,4 @@
-"""The protocol of single_agent_turn behind flat rows: a row in, a flat record out (CONTRACT 7.7)."""
+"""The protocol of single_agent_turn behind flat rows: a row or an episode in, a flat record out (7.7)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gymctl.contract.episodes import EpisodeFailure, EpisodeId, Task, TaskId
+from gymctl.contract.episodes import EpisodeFailure, EpisodeId, EpisodeRequest, Task, TaskId
 from gymctl.contract.responses import FlatRow
 from gymctl.contract.rollout import ATTEMPT_INDEX, FAILURE_CLASS, ROLLOUT_ID, ROLLOUT_INDEX, TASK_INDEX
-from gymctl.servers import Episode, Json, SingleTurnConfig, SingleTurnServer, json_object
+from gymctl.servers import Episode, Json, SingleTurnConfig, SingleTurnServer, json_object, validated
 
 TASK_NAMES = ("task_id", "problem_id", "instance_id")
 NOT_TASK_DATA = frozenset({"responses_create_params", "agent_ref", "task_source", "skills_ref"})
@@ -23,7 +23,9 @@ class SingleAgentTurnLegacy(SingleTurnServer):
     async def run(self, request: Request) -> Response:
         body = await json_object(request)
         if "episode_id" in body and "task" in body:
-            return await self.native(body)
+            asked = validated(EpisodeRequest, body)
+            self.check(asked.task)
+            return await self._flat(Episode(asked.episode_id, asked.task))
         task = Task(
             task_id=TaskId(taskset=self._taskset(body), task_id=_task_name(body)),
             task_input={
@@ -33,7 +35,10 @@ class SingleAgentTurnLegacy(SingleTurnServer):
         )
         self._require_own_agent(body)
         self.check(task, ())
-        answer = await self.answer(Episode(_episode_id(body), task))
+        return await self._flat(Episode(_episode_id(body), task))
+
+    async def _flat(self, episode: Episode) -> Response:
+        answer = await self.answer(episode)
         agent = {"agent_ref": {"name": self.config.agent_server.name}}
         if answer.failure is not None:
             return Json({**_failed(answer.failure), **agent, **_partial(answer.failure)})

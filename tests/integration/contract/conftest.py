@@ -10,9 +10,15 @@ Without a target the suite starts ONE project of local processes with `gymctl up
     head_url                 the head                 host view
     resources_url            weather                  stateless; tool `get_weather` with `city`
     stateful_url             counter                  state per session; `increment_counter`
+    sessions_url             counter                  remembers typed sessions and their close
+    step_url                 game                     blackjack, a step-style server
+    mcp_url                  weather_over_mcp         `get_weather` over MCP, too
     agent_url                desk_agent               simple_agent with weather and policy_model
+    player_url               player                   gymnasium_agent with game
+    simulation_url           simulation               tool_simulation_agent with weather
     environment_url          desk_environment_server  legacy_agent, a relay to desk_agent
     native_environment_url   turn_environment_server  single_agent_turn: turn_agent and weather
+    rows_url                 row_environment_server   single_agent_turn_legacy: row_agent and weather
     model_url                policy_model             openai_model in front of `upstream`
 
 `target` holds names beside URLs (`target.servers["agent"].name`, role names as in `--contract-target`).
@@ -40,7 +46,7 @@ nothing is skipped.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import aiohttp
 import pytest
@@ -71,15 +77,11 @@ def target(request: pytest.FixtureRequest) -> Iterator[Target]:
 
 
 @pytest.fixture(autouse=True)
-def _only_for_ours(request: pytest.FixtureRequest) -> None:
+def _only_what_the_target_answers(request: pytest.FixtureRequest) -> None:
+    if request.config.getoption("--contract-target") and "target" not in request.fixturenames:
+        pytest.skip("it serves a server of its own, and says nothing about the target")
     if request.node.get_closest_marker("ours") and not request.getfixturevalue("target").is_ours:
         pytest.skip("the target is foreign, and this rule is gymctl's own")
-
-
-def _url(target: Target, role: str) -> str:
-    if role not in target.servers:
-        pytest.skip(f"the target has no server for the role `{role}`")
-    return target.servers[role].url
 
 
 @pytest.fixture(scope="session")
@@ -89,38 +91,32 @@ def head_url(target: Target) -> str:
     return target.head
 
 
-@pytest.fixture(scope="session")
-def resources_url(target: Target) -> str:
-    return _url(target, "resources")
+def _url(role: str) -> Callable[[Target], str]:
+    @pytest.fixture(scope="session")
+    def url(target: Target) -> str:
+        if role not in target.servers:
+            pytest.skip(f"the target has no server for the role `{role}`")
+        return target.servers[role].url
+
+    return url
 
 
-@pytest.fixture(scope="session")
-def stateful_url(target: Target) -> str:
-    return _url(target, "stateful")
-
-
-@pytest.fixture(scope="session")
-def agent_url(target: Target) -> str:
-    return _url(target, "agent")
-
-
-@pytest.fixture(scope="session")
-def environment_url(target: Target) -> str:
-    return _url(target, "environment")
-
-
-@pytest.fixture(scope="session")
-def native_environment_url(target: Target) -> str:
-    return _url(target, "native")
-
-
-@pytest.fixture(scope="session")
-def model_url(target: Target) -> str:
-    return _url(target, "model")
+resources_url = _url("resources")
+stateful_url = _url("stateful")
+sessions_url = _url("sessions")
+step_url = _url("step")
+mcp_url = _url("mcp")
+agent_url = _url("agent")
+player_url = _url("player")
+simulation_url = _url("simulation")
+environment_url = _url("environment")
+native_environment_url = _url("native")
+rows_url = _url("rows")
+model_url = _url("model")
 
 
 @pytest.fixture
-def upstream(request: pytest.FixtureRequest, target: Target) -> OpenAIUpstream:
+def upstream(request: pytest.FixtureRequest) -> OpenAIUpstream:
     options = request.config.option
     if options.contract_target and options.contract_upstream is None:
         pytest.skip("the target's model endpoint is not ours to plan (--contract-upstream PORT)")

@@ -22,6 +22,7 @@ from gymctl.servers.stack.client import ServerClient
 from gymctl.transport import KEEPALIVE_SECONDS, ROLLOUT, Transport
 
 IMAGES = bundled() / "server_images"
+STEP_STYLE = {"blackjack"}
 KINDS = {"resources_servers", "responses_api_agents", "responses_api_models", "environment_servers"}
 RESPONSE = {"output": [], "id": "r", "created_at": 0, "model": "m", "object": "response"}
 RESPONSE |= {"parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
@@ -137,7 +138,9 @@ async def test_2_2_server_instances_have_the_keys_of_the_contract(http, head_url
 async def test_2_4_without_cookies_handed_on_every_call_is_a_session_of_its_own(stateful_url):
     async with Transport() as transport:
         for _ in range(2):
-            answer = await transport.call("POST", f"{stateful_url}/increment_counter", b'{"amount":1}')
+            answer = await transport.call(
+                "POST", f"{stateful_url}/increment_counter", b'{"amount":1,"count":1}'
+            )
             assert answer.status == 200
         answer = await transport.call("POST", f"{stateful_url}/get_counter_value", b"{}")
     assert answer.json()["count"] == 0
@@ -264,6 +267,8 @@ async def test_2_5_a_trainer_walks_the_config_and_calls_what_it_finds(http, head
     for _, kind, implementation, inner in found:
         url = f"http://{inner['host']}:{inner['port']}"
         row = {"responses_create_params": {"input": "Weather?"}, "city": "Oslo", "expected_count": 0}
+        if implementation in STEP_STYLE:
+            continue  # no `/verify` (5.7)
         if kind == "resources_servers":
             async with http.post(f"{url}/verify", json={**row, "response": RESPONSE}) as answer:
                 assert answer.status == 200

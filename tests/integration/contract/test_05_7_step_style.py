@@ -1,41 +1,31 @@
-"""CONTRACT 5.7: step-style resources servers, and the agent that plays them.
-
-The servers run by themselves here; `--contract-target step=URL` names another step-style server to try.
-"""
+"""CONTRACT 5.7: step-style resources servers, and the agent that plays them."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
+from fakes import exchanges
 from fakes.contract import cookies_of, sending
 from fakes.stepping import Stage, said
 
 from gymctl.errors import ConfigError
 from gymctl.servers import GymnasiumServer, Step, StepRequest
-from gymctl.servers.inprocess import make_part, serving, serving_folder
+from gymctl.servers.inprocess import make_part, serving
 from gymctl.servers.stack.app import assemble
 
-BLACKJACK = Path(__file__).resolve().parents[3] / "server_images" / "resources_servers" / "blackjack"
 ROW = {"responses_create_params": {"input": "Deal me in."}}
-STAND = {**ROW, "response": {"id": "r", "object": "response", "output": said("<action>stand</action>")}}
 
 
-@pytest.fixture
-async def step_url(request: pytest.FixtureRequest) -> AsyncIterator[str]:
-    """A game of blackjack: every answer that stands ends it."""
-    if request.config.getoption("--contract-target"):
-        target = request.getfixturevalue("target")
-        if "step" not in target.servers:
-            pytest.skip("the target has no server for the role `step`")
-        yield target.servers["step"].url
-        return
-    async with serving_folder(BLACKJACK, "blackjack", {"domain": "games"}) as url:
-        yield url
+def answered(text: str) -> dict[str, Any]:
+    """A row with what the model said to it."""
+    return {**ROW, "response": exchanges.reply(*said(text)).body}
+
+
+HIT, STAND = answered("<action>hit</action>"), answered("<action>stand</action>")
 
 
 class Counting(GymnasiumServer):
@@ -83,15 +73,23 @@ async def test_5_7_step_answers_five_fields_and_ends_the_session(http, step_url)
     assert step.keys() == {"observation", "reward", "terminated", "truncated", "info"}
     assert (step["terminated"], step["truncated"]) == (True, False)
     assert isinstance(step["reward"], float)
-    again, _, _ = await post(http, f"{step_url}/step", STAND, jar)
-    assert again >= 400, "the session was dropped"
+
+
+@pytest.mark.ours
+async def test_5_7_a_step_after_the_end_is_refused(http, step_url):
+    _, _, jar = await post(http, f"{step_url}/reset", ROW)
+    await post(http, f"{step_url}/step", STAND, jar)
+    assert (await post(http, f"{step_url}/step", STAND, jar))[0] >= 400
 
 
 async def test_5_7_a_step_that_does_not_end_the_episode_keeps_the_session(http, step_url):
-    _, _, jar = await post(http, f"{step_url}/reset", ROW)
-    idle = {**ROW, "response": {"id": "r", "object": "response", "output": said("let me think")}}
-    _, step, jar = await post(http, f"{step_url}/step", idle, jar)
+    for _ in range(30):  # a card may end the game
+        _, _, jar = await post(http, f"{step_url}/reset", ROW)
+        _, step, jar = await post(http, f"{step_url}/step", HIT, jar)
+        if not step["terminated"]:
+            break
     assert (step["terminated"], step["truncated"]) == (False, False)
+    assert isinstance(step["observation"], str)
     status, step, _ = await post(http, f"{step_url}/step", STAND, jar)
     assert (status, step["terminated"]) == (200, True)
 
@@ -165,6 +163,18 @@ async def test_5_7_a_server_that_offers_nothing_says_nothing(http):
 
 
 # The agent
+
+
+async def test_5_7_a_game_is_played_to_its_end(http, player_url, upstream):
+    upstream.plan(exchanges.reply(*said("<action>stand</action>")))
+    status, result, _ = await post(http, f"{player_url}/run", ROW)
+    assert status == 200
+    assert (result["terminated"], result["truncated"]) == (True, False)
+    assert result["reward"] in (-1.0, 0.0, 1.0)
+    assert isinstance(result["info"], dict)
+    start = upstream.asked[-1].json["input"]
+    assert [item["role"] for item in start] == ["user", "user"], "the task, then the observation"
+    assert result["response"]["output"][0]["content"][0]["text"] == "<action>stand</action>"
 
 
 def user(text: str) -> dict[str, Any]:

@@ -160,6 +160,31 @@ async def test_5_6_a_typed_seed_says_it_in_resources_tools_only(http, url):
         assert [entry.name for entry in (await session.list_tools()).tools] == ["read_note"]
 
 
+async def test_5_6_a_tool_is_found_and_called(http, mcp_url):
+    offer, _ = await seeded(http, mcp_url)
+    assert (offer["url_path"], offer["transport"], [*offer["headers"]]) == ("/mcp", "http", [TOKEN])
+    async with client(mcp_url) as session:
+        tools = {entry.name: entry for entry in (await session.list_tools()).tools}
+        assert (await session.call_tool("get_weather", {"city": "Oslo"})).isError, "no token"
+    assert tools.keys() == {"get_weather"}
+    assert tools["get_weather"].inputSchema["properties"].keys() == {"city"}
+    async with client(mcp_url, offer["headers"]) as session:
+        found = await session.call_tool("get_weather", {"city": "Oslo"})
+        assert not found.isError and text_of(found)
+        unknown = await session.call_tool("get_wether", {})
+        assert unknown.isError and "get_weather" in text_of(unknown)
+        invalid = await session.call_tool("get_weather", {})
+        assert invalid.isError and "HTTP 422 from POST /get_weather: " in text_of(invalid)
+
+
+async def test_5_6_messages_of_a_target_are_json_and_need_no_session(http, mcp_url):
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    headers = {"accept": "application/json, text/event-stream", "host": "somewhere.example"}
+    async with http.post(f"{mcp_url}/mcp", json=message, headers=headers) as answer:
+        assert (answer.status, answer.content_type) == (200, "application/json")
+        assert "mcp-session-id" not in answer.headers
+
+
 async def test_5_6_tools_are_the_plain_post_routes(url):
     async with client(url) as session:
         tools = {entry.name: entry for entry in (await session.list_tools()).tools}

@@ -21,6 +21,17 @@ MODEL = {"type": "responses_api_models", "name": "policy_model"}
 TOOLS = {"type": "resources_servers", "name": "weather"}
 SESSIONS = "/v1/agent_sessions"
 CLOSE = "/v1/agent_sessions/close"
+DIRECT = {"kind": "direct_http", "name": "a", "required": True, "base_url": "http://x"}
+SANDBOX = {
+    "connection": {"kind": "direct", "provider_config_ref": "local", "descriptor": {}},
+    "workdir": "/",
+}
+MAPS = {
+    "kind": "mcp",
+    "name": "maps",
+    "required": True,
+    "connection": {"transport": "streamable_http", "url": "http://maps/mcp"},
+}
 
 Variant = Callable[..., Awaitable[str]]
 
@@ -247,16 +258,14 @@ async def test_6_3_5_a_cookie_whose_record_is_gone_is_409(http, variant, upstrea
 
 
 async def test_6_3_6_what_the_harness_cannot_serve_is_500(http, agent_url, resources_url, fresh):
-    connection = {"transport": "streamable_http", "url": "http://maps/mcp"}
-    mcp = {"kind": "mcp", "name": "maps", "connection": connection}
-    direct = [{"kind": "direct_http", "name": name, "base_url": resources_url} for name in ("a", "b")]
+    direct = [{**DIRECT, "name": name, "base_url": resources_url} for name in "ab"]
     for wrong in (
-        {"tool_accesses": [{**mcp, "required": True}]},
+        {"tool_accesses": [MAPS]},
         {"tool_accesses": direct},
-        {"sandbox_access": {"connection": {"kind": "direct"}, "workdir": "/"}},
+        {"sandbox_access": SANDBOX},
     ):
         assert (await post(http, agent_url + SESSIONS, {**agent_seed(fresh), **wrong})).status == 500
-    optional = {"tool_accesses": [{**mcp, "required": False}]}
+    optional = {"tool_accesses": [{**MAPS, "required": False}]}
     assert (await post(http, agent_url + SESSIONS, {**agent_seed(fresh), **optional})).status == 200
 
 
@@ -264,10 +273,10 @@ async def test_6_3_6_what_the_harness_cannot_serve_is_500(http, agent_url, resou
     "wrong",
     [
         {"colour": 1},
-        {"tool_accesses": [{"kind": "ftp", "name": "a", "base_url": "http://x"}]},
-        {"tool_accesses": [{"kind": "direct_http", "name": "-a", "base_url": "http://x"}]},
-        {"tool_accesses": [{"kind": "direct_http", "name": "a", "base_url": "http://x"}] * 2},
-        {"tool_accesses": [{"kind": "mcp", "name": "a", "connection": {"transport": "sse", "url": "x"}}]},
+        {"tool_accesses": [{**DIRECT, "kind": "ftp"}]},
+        {"tool_accesses": [{**DIRECT, "name": "-a"}]},
+        {"tool_accesses": [DIRECT] * 2},
+        {"tool_accesses": [{**MAPS, "connection": {"transport": "sse", "url": "http://x"}}]},
         {"episode_id": {"rollout_id": "0-1-a2"}},
     ],
 )

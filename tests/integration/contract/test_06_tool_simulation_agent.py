@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from fakes.exchanges import post, reply
 from fakes.stepping import Stage
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -57,3 +58,13 @@ async def test_6_2_tool_simulation_sends_no_cookies(played):
 async def test_6_2_tool_simulation_answers_the_verdict_as_it_is(played):
     _, _, result = played
     assert result == {"reward": 0.5, "kept": True}
+
+
+async def test_6_2_tool_simulation_leaves_the_call_open(http, simulation_url, upstream):
+    upstream.plan(reply(CALL))
+    told = await post(http, f"{simulation_url}/run", {**ROW, "city": "Oslo"})
+    assert told.status == 200
+    assert isinstance(told.json["reward"], float)
+    (item,) = told.json["response"]["output"]
+    assert CALL.items() <= item.items()
+    assert upstream.posts() == 1

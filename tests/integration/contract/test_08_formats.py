@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from fakes.openai_upstream import Reply
+from fakes.exchanges import reply
 
 KNOWN: dict[str, Any] = {
     "instructions": "Be brief.",
@@ -16,7 +16,7 @@ KNOWN: dict[str, Any] = {
     "prompt_cache_key": "k",
     "prompt_cache_retention": "24h",
     "safety_identifier": "s",
-    "service_tier": "turbo",
+    "service_tier": "flex",
     "store": False,
     "temperature": 0.5,
     "top_p": 0.9,
@@ -30,7 +30,7 @@ KNOWN: dict[str, Any] = {
     "reasoning": {"effort": "low", "summary": "auto"},
     "context_management": [{"type": "compaction"}],
     "conversation": "conv_1",
-    "moderation": {"type": "default"},
+    "moderation": {"model": "omni-moderation-latest"},
     "text": {"verbosity": "low"},
     "tool_choice": "auto",
     "tools": [{"type": "function", "name": "f", "parameters": {"type": "object"}, "strict": True}],
@@ -50,7 +50,13 @@ async def test_8_1_an_unknown_key_is_422_and_names_itself(http, model_url):
     assert (detail["type"], detail["loc"], detail["input"]) == ("extra_forbidden", ["body", "colour"], 1)
 
 
-@pytest.mark.parametrize("body", [{}, {"input": None}, {"input": 3}, {"input": [{"content": "x"}]}])
+@pytest.mark.parametrize(
+    "body",
+    [
+        *({}, {"input": None}, {"input": 3}, {"input": ["x"]}),
+        pytest.param({"input": [{"content": "x"}]}, marks=pytest.mark.ours),
+    ],
+)
 async def test_8_1_input_is_text_or_items(http, model_url, body):
     status, answer = await post(http, model_url, body)
     assert status == 422
@@ -66,6 +72,16 @@ async def test_8_1_every_known_key_is_taken_and_reaches_the_model(http, model_ur
     }
 
 
+HAVE_DEFAULTS = ("parallel_tool_calls", "tool_choice", "tools")
+
+
+async def test_8_1_null_is_taken_where_there_is_no_default(http, model_url, upstream):
+    nulls = dict.fromkeys(key for key in KNOWN if key not in HAVE_DEFAULTS)
+    status, _ = await post(http, model_url, {"input": "x", **nulls, "stream": None})
+    assert status == 200
+
+
+@pytest.mark.ours
 async def test_8_1_null_is_absent(http, model_url, upstream):
     status, _ = await post(http, model_url, {"input": "x", **dict.fromkeys(KNOWN), "stream": None})
     assert status == 200
@@ -93,28 +109,44 @@ ITEMS: list[dict[str, Any]] = [
     {"type": "function_call_output", "call_id": "c", "output": [{"type": "input_text", "text": "t"}]},
     {"type": "mcp_list_tools", "id": "m", "server_label": "s", "tools": []},
     {"type": "custom_tool_call", "id": "k", "call_id": "k", "name": "n", "input": "i"},
-    {"type": "brand_new_item", "anything": {"deep": [1, {"x": "y"}]}},
 ]
 
 
-async def test_8_2_items_pass_untouched_unknown_ones_too(http, model_url, upstream):
+async def test_8_2_items_pass_untouched(http, model_url, upstream):
     status, _ = await post(http, model_url, {"input": ITEMS})
     assert status == 200
     assert upstream.asked[-1].json["input"] == ITEMS
 
 
+@pytest.mark.ours
+async def test_8_2_b92_unknown_items_and_values_pass_untouched_too(http, model_url, upstream):
+    unknown = [{"type": "brand_new_item", "anything": {"deep": [1, {"x": "y"}]}}]
+    status, _ = await post(http, model_url, {"input": unknown, "service_tier": "turbo"})
+    assert status == 200
+    assert (upstream.asked[-1].json["input"], upstream.asked[-1].json["service_tier"]) == (unknown, "turbo")
+
+
+async def test_8_2_hosted_output_items_come_back(http, model_url, upstream):
+    item = {"type": "mcp_list_tools", "id": "m", "server_label": "s", "tools": []}
+    upstream.plan(reply(item))
+    status, answer = await post(http, model_url, {"input": "x"})
+    assert status == 200
+    assert item.items() <= answer["output"][0].items()
+
+
+@pytest.mark.ours
 async def test_8_2_b92_unknown_output_items_and_values_come_back_as_they_were(http, model_url, upstream):
     output = [
         {"type": "mcp_list_tools", "id": "m", "server_label": "s", "tools": []},
         {"type": "brand_new_item", "x": 1},
     ]
-    upstream.plan(Reply(body={"id": "r", "object": "response", "output": output, "service_tier": "turbo"}))
+    upstream.plan(reply(*output, service_tier="turbo"))
     status, answer = await post(http, model_url, {"input": "x"})
     assert (status, answer["output"], answer["service_tier"]) == (200, output, "turbo")
 
 
 async def test_8_2_an_output_item_without_type_is_an_error(http, model_url, upstream):
-    upstream.plan(Reply(body={"id": "r", "object": "response", "output": [{"role": "assistant"}]}))
+    upstream.plan(reply({"role": "assistant"}))
     status, answer = await post(http, model_url, {"input": "x"})
     assert status == 500 and "type" in answer
 
@@ -127,7 +159,7 @@ async def test_8_1_an_output_list_can_be_replayed_as_input(http, model_url, upst
         {**said, "content": [{"type": "output_text", "text": "Hi.", "annotations": [], "logprobs": None}]},
         {"type": "function_call", "id": "c", "call_id": "c", "name": "f", "arguments": "{}", **ids},
     ]
-    upstream.plan(Reply(body={"id": "r", "object": "response", "output": output}))
+    upstream.plan(reply(*output))
     _, first = await post(http, model_url, {"input": "x"})
     result = {"type": "function_call_output", "call_id": "c", "output": "ok", "id": None, "status": None}
     status, _ = await post(http, model_url, {"input": [*first["output"], result]})
@@ -138,9 +170,9 @@ async def test_8_1_an_output_list_can_be_replayed_as_input(http, model_url, upst
 
 
 async def test_8_3_unknown_fields_of_a_response_are_kept(http, model_url, upstream):
-    body = {"id": "r", "object": "response", "output": [], "vendor": {"a": [1]}, "status": "completed"}
-    upstream.plan(Reply(body=body))
-    assert await post(http, model_url, {"input": "x"}) == (200, body)
+    upstream.plan(reply(vendor={"a": [1]}))
+    status, answer = await post(http, model_url, {"input": "x"})
+    assert (status, answer["vendor"]) == (200, {"a": [1]})
 
 
 CALL = {
@@ -159,10 +191,6 @@ SAID = {
 }
 
 
-def _reply(item: dict[str, Any], usage: dict[str, Any] | None) -> Reply:
-    return Reply(body={"id": "r", "object": "response", "output": [item], "usage": usage})
-
-
 def _usage(cached: int | None, reasoned: int | None) -> dict[str, Any]:
     return {
         "input_tokens": 10,
@@ -174,7 +202,7 @@ def _usage(cached: int | None, reasoned: int | None) -> dict[str, Any]:
 
 
 async def test_8_3_usage_of_several_calls_adds_up_and_unknown_details_are_null(http, agent_url, upstream):
-    upstream.plan(_reply(CALL, _usage(4, 1)), _reply(SAID, _usage(2, None)))
+    upstream.plan(reply(CALL, usage=_usage(4, 1)), reply(SAID, usage=_usage(2, None)))
     status, answer = await post(http, agent_url, {"input": "Weather?"})
     assert status == 200
     assert answer["usage"] == {
@@ -188,7 +216,7 @@ async def test_8_3_usage_of_several_calls_adds_up_and_unknown_details_are_null(h
 
 @pytest.mark.ours
 async def test_8_3_b83_a_call_without_usage_is_told(http, agent_url, upstream):
-    upstream.plan(_reply(CALL, _usage(4, 1)), _reply(SAID, None))
+    upstream.plan(reply(CALL, usage=_usage(4, 1)), reply(SAID, usage=None))
     _, answer = await post(http, agent_url, {"input": "Weather?"})
     assert answer["usage"]["usage_incomplete"] is True
     assert (answer["usage"]["total_tokens"], answer["usage"]["input_tokens_details"]["cached_tokens"]) == (
@@ -200,7 +228,9 @@ async def test_8_3_b83_a_call_without_usage_is_told(http, agent_url, upstream):
 async def test_8_4_an_agent_keeps_token_ids_on_the_last_item_of_each_call(http, agent_url, upstream):
     ids = {"prompt_token_ids": [1], "generation_token_ids": [2], "generation_log_probs": [-0.5]}
     more = {"prompt_token_ids": [1, 2], "generation_token_ids": [3], "generation_log_probs": [-0.25]}
-    upstream.plan(_reply({**CALL, **ids}, None), _reply({**SAID, **more, "routed_experts": "AA"}, None))
+    upstream.plan(
+        reply({**CALL, **ids}, usage=None), reply({**SAID, **more, "routed_experts": "AA"}, usage=None)
+    )
     _, answer = await post(http, agent_url, {"input": "Weather?"})
     call, result, said = answer["output"]
     assert {key: call[key] for key in ids} == ids
@@ -209,6 +239,7 @@ async def test_8_4_an_agent_keeps_token_ids_on_the_last_item_of_each_call(http, 
     assert upstream.asked[-1].json["input"][-2] == call  # replayed unchanged
 
 
+@pytest.mark.ours
 async def test_8_2_b93_half_an_emoji_reaches_the_model_as_valid_text(http, model_url, upstream):
     body = b'{"input":[{"type":"function_call_output","call_id":"c","output":"ok \\ud83d"}]}'
     headers = {"content-type": "application/json"}

@@ -60,14 +60,16 @@ async def test_a_row_is_played_and_answered_flat(desk, client, items):
     assert set(model.paths) == {"/ng-rollout/0-1/v1/responses"}
 
 
-async def test_a_native_episode_is_answered_in_the_native_form(desk, client, items):
+async def test_a_native_episode_is_answered_with_a_flat_record(desk, client, items):
     url, _ = await desk(lambda body, call: [items.message("x")])
     task = {
         "task_id": {"taskset": "w", "task_id": "18"},
         "task_input": {"responses_create_params": {"input": "go"}, "expected_count": 0},
     }
     answer = await client.post(f"{url}/run", {"episode_id": {"rollout_id": "0-1"}, "task": task})
-    assert (answer.json()["result"]["reward"], answer.json()["failure"]) == (1.0, None)
+    assert (answer.json()["reward"], answer.json()["agent_ref"]) == (1.0, {"name": "desk_agent"})
+    answer = await client.post(f"{url}/run", {"episode_id": {"rollout_id": "0-1-a1"}, "task": task})
+    assert answer.status == 422
 
 
 @pytest.mark.parametrize(
