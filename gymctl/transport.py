@@ -23,7 +23,7 @@ import socket
 from collections.abc import Mapping
 from contextlib import suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from types import TracebackType
 from typing import Any, Literal
@@ -42,6 +42,7 @@ ROLLOUT: ContextVar[str | None] = ContextVar("gymctl_rollout", default=None)
 
 ROLLOUT_HEADER = "x-gymctl-rollout"
 KEY_HEADER = "idempotency-key"
+PROXY_AUTHORIZATION = "proxy-authorization"
 MEMORY_HEADER = "x-gymctl-remembers"
 """On liveness answers: for how many seconds this process has remembered idempotency keys."""
 ASKING_SECONDS = 3.0
@@ -65,9 +66,10 @@ _LOCAL_ERRNOS = frozenset({errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL, errn
 
 
 class TransportError(Exception):
-    """No answer came. `kind` is one of the failure kinds of CONTRACT 7.4."""
+    """No answer came. `kind` is one of the failure kinds of CONTRACT 7.4. `url` is as of an Answer."""
 
     def __init__(self, kind: TransportKind, url: str, detail: str) -> None:
+        url = shown(url)
         super().__init__(kind, url, detail)
         self.kind: TransportKind = kind
         self.url = url
@@ -87,6 +89,8 @@ class Route:
     """How a call gets to a server that is not one of ours."""
 
     proxy: str | None = None
+    """Without user info, which errors of aiohttp would repeat."""
+    proxy_authorization: str | None = field(default=None, repr=False)
     connect_seconds: float = 10.0
     """For one connection to be made; an address that swallows packets would take two minutes to fail."""
 
@@ -96,7 +100,14 @@ class Route:
         timeout = aiohttp.ClientTimeout(
             total=None, connect=None, sock_connect=self.connect_seconds, sock_read=None
         )
-        return {"timeout": timeout, "proxy": self.proxy}
+        own = None if self.proxy_authorization is None else {PROXY_AUTHORIZATION: self.proxy_authorization}
+        return {"timeout": timeout, "proxy": self.proxy, "proxy_headers": own}
+
+    def headers(self, url: str, headers: dict[str, str]) -> dict[str, str]:
+        """A proxy that makes a tunnel is sent headers of its own; others read those of the request."""
+        if self.proxy_authorization is None or not url.startswith("http://"):
+            return headers
+        return {**headers, PROXY_AUTHORIZATION: self.proxy_authorization}
 
 
 @dataclass(frozen=True)
@@ -108,6 +119,7 @@ class Answer:
     """As received, repeats included."""
     body: bytes
     url: str
+    """Without user info and query: it is told in messages and logs, and both may hold a key."""
     reason: str = ""
 
     @cached_property
@@ -250,7 +262,8 @@ class Transport:
         if key is not None:
             sent[KEY_HEADER] = key
         rollout = ROLLOUT.get()
-        if rollout is not None and ROLLOUT_HEADER not in sent:
+        # A path may hold what no header can.
+        if rollout is not None and rollout.isprintable() and ROLLOUT_HEADER not in sent:
             sent[ROLLOUT_HEADER] = rollout
         return sent
 
@@ -273,7 +286,7 @@ class Transport:
                 answer = await self._once(method, url, body, headers, route)
             except TransportError as error:
                 if self._pool.tells_every_failure:
-                    logger.warning("%s %s: attempt %d failed", method, url, attempt, exc_info=error)
+                    logger.warning("%s %s: attempt %d failed", method, error.url, attempt, exc_info=error)
                 if error.is_hopeless or (give_up is not None and clock.time() >= give_up):
                     raise
                 if error.kind == "transport_peer_drop":
@@ -322,13 +335,17 @@ class Transport:
     ) -> Answer:
         if self._session is None:
             raise RuntimeError("Transport is used outside of `async with`")
-        options = {} if route is None else route.options
+        options: dict[str, Any] = {}
+        if route is not None:
+            options, headers = route.options, route.headers(url, headers)
         try:
             async with self._session.request(
                 method, url, data=body, headers=headers, allow_redirects=False, **options
             ) as response:
                 content = await response.read()
-                return Answer(response.status, response.raw_headers, content, url, response.reason or "")
+                return Answer(
+                    response.status, response.raw_headers, content, shown(url), response.reason or ""
+                )
         except aiohttp.ClientConnectorError as error:
             is_local = error.os_error.errno in _LOCAL_ERRNOS
             kind = "transport_local_resource" if is_local else "transport_unreachable"
@@ -336,7 +353,7 @@ class Transport:
         except aiohttp.ConnectionTimeoutError as error:
             raise TransportError("transport_unreachable", url, "no connection was made in time") from error
         except _NO_URL as error:
-            raise TransportError("transport_unreachable", url, f"not an http URL: {error}") from error
+            raise TransportError("transport_unreachable", url, "not an http URL") from error
         except (aiohttp.ClientError, ConnectionError) as error:
             raise TransportError("transport_peer_drop", url, f"{type(error).__name__}: {error}") from error
 
@@ -345,6 +362,15 @@ class Transport:
         made = socket.socket(family=family, type=kind, proto=protocol)
         keep_alive(made, self._pool)
         return made
+
+
+def shown(url: str) -> str:
+    """The URL for messages: without user info, query and fragment."""
+    if "@" not in url and "?" not in url:
+        return url
+    scheme, mark, rest = url.partition("://")
+    place, slash, path = rest.partition("?")[0].partition("/")
+    return f"{scheme}{mark}{place.rpartition('@')[2]}{slash}{path}"
 
 
 def _origin(url: str) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 from starlette.applications import Starlette
 
 from gymctl.contract.part import ServerPart
@@ -104,13 +105,22 @@ def _bad_block(error: ValidationError, part: ServerPart) -> ConfigError:
     """One line per wrong key, with the value that was found; values of secrets are not repeated."""
     lines: list[str] = []
     for item in error.errors(include_url=False):
-        key = ".".join(str(step) for step in item["loc"]) or "the block"
-        found = "" if item["type"] == "missing" or _is_secret(key) else f", got {item['input']!r:.80}"
-        lines.append(f"`{key}`: {item['msg']}{found}")
+        key = ".".join(str(step) for step in item["loc"])
+        place = f"`{key}`" if key else "the block"
+        lines.append(f"{place}: {item['msg']}{_found(key, item)}")
     place = f"{part.name}.{part.kind}.{part.implementation}"
     if len(lines) == 1:
         return ConfigError(lines[0], where=place)
     return ConfigError(f"{len(lines)} keys do not fit", where=place, details=lines)
+
+
+def _found(key: str, item: ErrorDetails) -> str:
+    """The value that does not fit. A mapping or a list may hold secrets under keys of its own, as the whole
+    block does when two of its keys do not go together."""
+    value = item["input"]
+    if item["type"] == "missing" or _is_secret(key):
+        return ""
+    return f", got a {type(value).__name__}" if isinstance(value, dict | list) else f", got {value!r:.80}"
 
 
 def _is_secret(key: str) -> bool:

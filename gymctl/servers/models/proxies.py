@@ -23,15 +23,29 @@ def route(url: str, setting: str | None) -> Route:
     """How to get to `url`. `setting`: None, `environment`, or the URL of a proxy."""
     if not setting:
         return Route()
-    if setting == ENVIRONMENT:
-        return Route(proxy=_from_environment(url))
-    parts = urllib.parse.urlsplit(setting)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    if setting != ENVIRONMENT and not _is_proxy(setting):
         raise ConfigError(
             f"`upstream_proxy` must be the http:// or https:// URL of a proxy, or `{ENVIRONMENT}`",
             hint="leave it out to reach the upstream straight",
         )
-    return Route(proxy=setting)
+    if setting != ENVIRONMENT:
+        return Route(*without_user_info(setting))
+    found = _from_environment(url)
+    if found is not None and not _is_proxy(found):
+        raise ConfigError(
+            f"`upstream_proxy: {ENVIRONMENT}`: the proxy variables of the environment name no http:// or "
+            "https:// URL",
+            hint="HTTPS_PROXY and HTTP_PROXY are looked at, ALL_PROXY where neither is set",
+        )
+    return Route() if found is None else Route(*without_user_info(found))
+
+
+def _is_proxy(url: str) -> bool:
+    try:
+        parts = urllib.parse.urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def _from_environment(url: str) -> str | None:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from gymctl.servers.stack.unwinding import contained
 from gymctl.servers.stack.wire import dumps
 
 KEEP_ALIVE_SECONDS = 15.0
@@ -37,7 +38,7 @@ async def replayed(
 
     failed: the answer when the work fails while no header is out yet; None leaves this to `frames`, too.
     """
-    task = asyncio.ensure_future(work)
+    task = asyncio.ensure_future(contained(work))
     try:
         await asyncio.wait([task], timeout=KEEP_ALIVE_SECONDS)
     except asyncio.CancelledError:

@@ -7,7 +7,7 @@ ends the work; nothing is left to be recorded after the last event.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -87,18 +87,10 @@ async def of_message(call: Call, work: Work, *, is_stream: bool) -> Response:
 
     if is_stream:
         return await replayed(work, events, failed=failed, beat=PING)
-    return await _plain(work, failed)
-
-
-async def _plain(work: Work, failed: Callable[[BaseException], Response]) -> Response:
-    task = asyncio.ensure_future(work)
     try:
-        await asyncio.wait([task])
-    except asyncio.CancelledError:
-        task.cancel()
-        raise
-    error = failure(task)
-    return Json(task.result()) if error is None else failed(error)
+        return Json(await work)
+    except Exception as error:  # noqa: BLE001 - as at the border, but in another shape
+        return failed(error)
 
 
 def refused_message(error: InvalidBody | HTTPException) -> Response:

@@ -41,6 +41,7 @@ LONGEST_RECONNECT_SECONDS = 5.0
 
 _QUOTA = frozenset({"budget_exceeded", "insufficient_quota"})
 _KEY = frozenset({"invalid_api_key", "invalid_api_token", "authentication_error"})
+_SECRET_WORDS = ("auth", "key", "token", "secret", "cookie")
 _KEY_PHRASES = ("invalid api key", "incorrect api key")
 
 
@@ -77,11 +78,11 @@ class Upstream:
         self._setting = setting
         self._transport = transport
         self._route = proxies.route(url, proxy)
-        self._key = api_key
         self._headers = {} if authorization is None else {"authorization": authorization}
         if api_key:
             self._headers[key_header] = f"Bearer {api_key}" if key_header == "authorization" else api_key
         self._headers |= headers or {}
+        self._secrets = list(_secrets(self._headers))
         self._max_attempts = max_attempts
         self._unreachable_seconds = unreachable_seconds
         self._breaker = Breaker(unreachable_seconds)
@@ -115,7 +116,7 @@ class Upstream:
                 continue
             if answer.status < 400:
                 return answer
-            answer = self._without_key(answer)
+            answer = self._without_secrets(answer)
             if answer.status in accepted:
                 return answer
             if is_refused_for_good(answer):
@@ -172,12 +173,20 @@ class Upstream:
             "transport_unreachable", self.base_url, f"{text} ({detail})" if detail else text
         )
 
-    def _without_key(self, answer: Answer) -> Answer:
+    def _without_secrets(self, answer: Answer) -> Answer:
         """Error bodies go into answers and logs; some upstreams repeat the key in them."""
-        key = self._key.encode()
-        if len(key) < 4 or key not in answer.body:
-            return answer
-        return replace(answer, body=answer.body.replace(key, b"****"))
+        body = answer.body
+        for secret in self._secrets:
+            body = body.replace(secret, b"****")
+        return answer if body is answer.body else replace(answer, body=body)
+
+
+def _secrets(headers: Mapping[str, str]) -> Iterator[bytes]:
+    """What the headers hold that nobody else may read, without a scheme such as `Bearer` before it."""
+    for name, value in headers.items():
+        secret = value.rpartition(" ")[2]
+        if len(secret) >= 4 and any(word in name.lower() for word in _SECRET_WORDS):
+            yield secret.encode()
 
 
 def pause(retry_after: str | None, attempt: int = 1, now: float | None = None) -> float:

@@ -20,7 +20,10 @@ from gymctl.transport import FAILED_CALL_HEADER, TransportError
 
 logger = logging.getLogger("gymctl.server")
 
-_LAYERS = ("/starlette/", "/servers/border.py", "/servers/routing.py")
+_LAYERS = (
+    "/starlette/",
+    *(f"/servers/stack/{layer}.py" for layer in ("border", "routing", "idempotency", "unwinding")),
+)
 
 PATIENCE = 0.05
 """Seconds a request may run before we start to watch whether its caller is still there."""

@@ -18,6 +18,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from gymctl.servers.stack.unwinding import contained
 from gymctl.transport import KEY_HEADER
 
 MAX_ANSWERS = 8192
@@ -77,7 +78,7 @@ class Answers:
         """The answer of the first call with this key, even if that call failed. Concurrent calls join it."""
         entry = self._entries.get(key)
         if entry is None:
-            entry = self._entries[key] = _Entry(asyncio.get_running_loop().create_task(_staying(work)))
+            entry = self._entries[key] = _Entry(asyncio.get_running_loop().create_task(contained(work())))
             entry.task.add_done_callback(lambda task: self._settle(key, entry))
         entry.waiters += 1
         try:
@@ -137,14 +138,6 @@ class Answers:
         if tasks:
             await asyncio.wait(tasks)
         self._entries.clear()
-
-
-async def _staying(work: Callable[[], Coroutine[Any, Any, Response]]) -> Response:
-    try:
-        return await work()
-    except SystemExit as error:
-        # A task that ends with SystemExit takes the event loop with it; inside a group it is only a failure.
-        raise BaseExceptionGroup("the handler called exit()", [error]) from None
 
 
 def _forget_frames(entry: _Entry) -> None:

@@ -9,12 +9,13 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gymctl.servers.stack.wire import InvalidBody, Json
+from gymctl.servers.stack.wire import InvalidBody, Json, dumps, loads
 
 logger = logging.getLogger("gymctl.server")
 
 _LOGGED_BYTES = 4096
 _LOGGED_ERRORS = 20
+_GRANTED = ("cookies", "headers")
 
 
 async def answer_refused(request: Request, error: Exception) -> Response:
@@ -36,9 +37,28 @@ async def answer_invalid(request: Request, error: Exception) -> Response:
             for item in errors[:_LOGGED_ERRORS]
         ],
         _LOGGED_BYTES,
-        body[:_LOGGED_BYTES],
+        _loggable(body)[:_LOGGED_BYTES],
     )
     return Json({"detail": errors}, status_code=422)
+
+
+def _loggable(body: bytes) -> bytes:
+    """The body without the cookies and headers that a grant of tools hands on: who reads the log must not
+    be able to use another's session."""
+    if not any(b'"%s"' % key.encode() in body for key in _GRANTED):
+        return body
+    try:
+        return dumps(_masked(loads(body)))
+    except (ValueError, RecursionError):
+        return b"%d bytes that are not readable as JSON" % len(body)
+
+
+def _masked(value: Any, is_secret: bool = False) -> Any:
+    if isinstance(value, dict):
+        return {key: _masked(entry, is_secret or key in _GRANTED) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_masked(entry, is_secret) for entry in value]
+    return "****" if is_secret and value is not None else value
 
 
 def _without_exceptions(item: dict[str, Any]) -> dict[str, Any]:

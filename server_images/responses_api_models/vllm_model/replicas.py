@@ -18,7 +18,7 @@ from vllm_settings import VLLMModelConfig
 
 from gymctl.errors import ServerError
 from gymctl.servers.models.upstream import LONGEST_RECONNECT_SECONDS, PAUSE_SECONDS, Upstream
-from gymctl.transport import Answer, Transport, TransportError
+from gymctl.transport import Answer, Transport, TransportError, shown
 
 logger = logging.getLogger("gymctl.server")
 
@@ -75,7 +75,7 @@ class Replicas:
         """The endpoint of a session. Raises ServerError when the endpoint file has been gone for too long."""
         url = None if self._file is None else self._file.url(is_urgent=is_urgent)
         if url is not None and [url] != [replica.url for replica in self._replicas]:
-            logger.info("`endpoint_file` names %s now; it was %s", url, self._replicas[0].url)
+            logger.info("`endpoint_file` names %s now; it was %s", shown(url), shown(self._replicas[0].url))
             self._replicas = [self._replica(url)]
         return self._replicas[place_of(session_id, len(self._replicas))]
 

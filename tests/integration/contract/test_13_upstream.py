@@ -166,3 +166,15 @@ async def test_13_2_a_dead_upstream_is_given_up_with_its_url_and_key(http, upstr
     began = time.monotonic()
     assert (await ask(http, url))[0] == 500
     assert time.monotonic() - began < 0.5
+
+
+async def test_no_error_repeats_a_key_that_stands_in_the_default_headers(http, upstream, serve):
+    url = await serve(
+        openai_api_key="",
+        upstream_dialect="responses",
+        openai_default_headers={"Authorization": "Bearer sk-of-the-header", "x-team": "red-team"},
+    )
+    upstream.always = Reply(403, {"error": {"message": "sk-of-the-header is not of red-team"}})
+    status, answer = await ask(http, url)
+    assert status == 500
+    assert "**** is not of red-team" in answer and "sk-of" not in answer

@@ -13,7 +13,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gymctl.servers import Json, Server, json_object
+from gymctl.contract.responses import JsonObject
+from gymctl.servers import Json, ModelServer, Server, json_object
 from gymctl.servers.inprocess import make_part, serving
 from gymctl.servers.stack.app import assemble
 from gymctl.transport import ROLLOUT, Transport, TransportError
@@ -138,6 +139,52 @@ async def test_what_is_not_a_json_object_is_422(odd, transport, caplog):
     caplog.clear()
     await transport.call("POST", f"{odd[0]}/echo", b"[" + b"1," * 100_000 + b"1]")
     assert len(caplog.text) < 5000
+
+
+async def test_the_log_of_a_422_holds_no_session_of_others(odd, transport, caplog):
+    body = {
+        "tool_accesses": [
+            {"name": "w", "cookies": {"W___w": "signed"}, "headers": {"X-NeMo-Gym-Session-Token": "token"}},
+            {"name": "m", "connection": {"headers": {"X-NeMo-Gym-Session-Token": "token"}}},
+        ],
+    }
+    for sent in (json.dumps([body]).encode(), json.dumps(body).encode() + b"}"):
+        answer = await transport.call("POST", f"{odd[0]}/echo", sent)
+        assert answer.status == 422
+    assert caplog.text.count("422 POST /echo") == 2
+    assert '"name":"w"' in caplog.text, "the rest is what people look for"
+    assert "signed" not in caplog.text and '"token"' not in caplog.text
+
+
+async def test_the_log_of_a_failure_begins_where_the_handler_does(odd, transport, caplog):
+    await transport.call("POST", f"{odd[0]}/raise", b"{}")
+    (record,) = caplog.records
+    frames = [line for line in (record.exc_text or "").splitlines() if line.startswith("  File")]
+    assert len(frames) == 1 and frames[0].endswith("in fail"), frames
+
+
+class Leaving(ModelServer):
+    """Its author's code ends the process, or means to."""
+
+    async def chat(self, params: JsonObject) -> JsonObject:
+        sys.exit(3)
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/chat/completions", {"messages": []}),
+        ("/v1/chat/completions", {"messages": [], "stream": True}),
+        ("/v1/responses", {"input": "x", "stream": True}),
+        ("/v1/messages", {"messages": [{"role": "user", "content": "x"}], "max_tokens": 1}),
+        ("/v1/messages", {"messages": [{"role": "user", "content": "x"}], "max_tokens": 1, "stream": True}),
+    ],
+)
+async def test_a_model_that_calls_exit_does_not_end_its_server(transport, path, body):
+    async with serving(assemble(Leaving(make_part("leaving", "responses_api_models", "leaving")))) as url:
+        answer = await transport.call("POST", url + path, json.dumps(body).encode())
+        assert answer.status == 500 or b"response.failed" in answer.body
+        assert (await transport.call("GET", f"{url}/livez")).status == 200
 
 
 async def test_the_schema_offers_nothing_that_is_not_a_tool(odd, transport):

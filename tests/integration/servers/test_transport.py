@@ -6,6 +6,7 @@ import asyncio
 import ssl
 import subprocess
 import sys
+import traceback
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from gymctl import transport as module
+from gymctl.servers.models import proxies
 from gymctl.transport import Transport, TransportError
 
 ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nset-cookie: a=b=; path=/\r\nset-cookie: c=d\r\n\r\nok"
@@ -190,3 +192,40 @@ async def _lines_per_call(transport: Transport, port: int, in_flight: int) -> fl
         server.close()
     assert arrived == in_flight
     return lines / in_flight
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+async def test_a_proxy_gets_its_password_and_no_message_repeats_it(transport, free_port, scheme):
+    refusal = b"HTTP/1.1 407 Proxy Authentication Required\r\ncontent-length: 0\r\n\r\n"
+    way = proxies.route(f"{scheme}://model.example/v1", f"http://me:p%40ss@127.0.0.1:{free_port}")
+    async with raw_server(free_port, lambda number: refusal) as received:
+        try:
+            told = repr(await transport.call("POST", f"{scheme}://model.example/v1", b"{}", route=way))
+        except TransportError as error:
+            told = "".join(traceback.format_exception(error)) + repr(error)
+    assert b"proxy-authorization: Basic bWU6cEBzcw==" in received[0]
+    told += repr(way)
+    assert "407" in told
+    assert "p%40ss" not in told and "p@ss" not in told and "bWU6cEBzcw" not in told
+
+
+async def test_urls_are_told_without_user_info_and_query(transport, free_port):
+    url = f"http://me:secret@127.0.0.1:{free_port}/a@b/x?key=secret"
+    with pytest.raises(TransportError) as caught:
+        await transport.call("POST", url, b"", retry_seconds=0)
+    assert caught.value.url == f"http://127.0.0.1:{free_port}/a@b/x"
+    assert "secret" not in repr(caught.value)
+    async with raw_server(free_port, lambda number: ANSWER) as received:
+        answer = await transport.call("POST", url, b"")
+    assert b"/x?key=secret " in received[0]
+    assert answer.url == f"http://127.0.0.1:{free_port}/a@b/x"
+
+
+async def test_a_rollout_that_no_header_can_hold_is_left_out(transport, free_port):
+    async with raw_server(free_port, lambda number: ANSWER) as received:
+        token = module.ROLLOUT.set("a\r\nx-forged: 1")
+        try:
+            await transport.call("POST", f"http://127.0.0.1:{free_port}/x", b"")
+        finally:
+            module.ROLLOUT.reset(token)
+    assert b"forged" not in received[0]

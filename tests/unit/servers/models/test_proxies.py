@@ -42,14 +42,25 @@ def test_b43_the_environment_counts_when_the_setting_says_so(url: str, proxy: st
 
 
 def test_b43_a_proxy_may_be_named():
-    assert route(OUTSIDE, "http://user:pass@other:3128").proxy == "http://user:pass@other:3128"
+    named = route(OUTSIDE, "http://user:pass@other:3128")
+    assert (named.proxy, named.proxy_authorization) == ("http://other:3128", "Basic dXNlcjpwYXNz")
 
 
-@pytest.mark.parametrize("setting", ["socks5://proxy:1080", "proxy:3128", "yes", "http://"])
+@pytest.mark.parametrize(
+    "setting", ["socks5://proxy:1080", "proxy:3128", "yes", "http://", "http://me:pw@proxy:port"]
+)
 def test_what_is_no_proxy_is_refused_without_repeating_it(setting: str):
     with pytest.raises(ConfigError, match="upstream_proxy") as caught:
         route(OUTSIDE, setting)
     assert setting not in str(caught.value).replace("http:// or https://", "")
+
+
+@pytest.mark.parametrize("found", ["socks5://me:pw@proxy:1080", "http://me:pw@proxy:port"])
+def test_an_environment_that_names_no_proxy_is_refused_without_repeating_it(monkeypatch, found: str):
+    monkeypatch.setenv("HTTPS_PROXY", found)
+    with pytest.raises(ConfigError, match="environment") as caught:
+        route(OUTSIDE, "environment")
+    assert "pw" not in str(caught.value)
 
 
 def test_user_info_becomes_a_header_and_leaves_the_url():
