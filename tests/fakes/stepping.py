@@ -39,8 +39,9 @@ def said(text: str) -> list[dict[str, Any]]:
 class Stage:
     """The environment's first answer is for `/reset`, the others for one `/step` each; the last is repeated.
 
-    An answer that is a number is an HTTP status; None breaks the connection. `answers` are what the model
-    says: texts, or lists of output items; the last is repeated as well.
+    An answer that is a number is an HTTP status, without a body if it is a success; None breaks the
+    connection. `answers` are what the model says: texts, or lists of output items; the last is repeated as
+    well.
     """
 
     def __init__(
@@ -112,7 +113,7 @@ def _answer(due: dict[str, Any] | int | None, cookie: str, value: str) -> Respon
     if due is None:
         return _Broken()
     answer = (
-        JSONResponse({"detail": "scripted"} if due >= 400 else {}, status_code=due)
+        (JSONResponse({"detail": "scripted"}, status_code=due) if due >= 400 else Response(status_code=due))
         if isinstance(due, int)
         else JSONResponse(due)
     )

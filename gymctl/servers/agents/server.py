@@ -124,7 +124,7 @@ class AgentServer(Server):
         if turn.tools_url is None:
             raise ValueError(f"the model called `{name}`, but this turn has no tools")
         answer = await self.client.call_url(
-            f"{turn.tools_url}/{quote(name, safe='')}",
+            f"{turn.tools_url}/{quote(name, safe='', errors='replace')}",
             arguments.encode("utf-8", "surrogatepass"),
             cookies=turn.resources_cookies,
             headers=turn.tools_headers,
@@ -219,7 +219,7 @@ class AgentServer(Server):
     async def _responses(self, request: Request) -> Response:
         params = drop_nulls(await json_object(request))
         validated(ResponsesCreateParams, params)
-        prefix: str = request.scope.get(PREFIX_KEY, "")
+        prefix = quote(request.scope.get(PREFIX_KEY, ""))  # an id may hold what stands for itself in no URL
         session_id = request.session.get(SESSION_KEY)
         if session_id is None:
             return await self._respond_alone(params, prefix, request)

@@ -57,8 +57,14 @@ class ResourcesSessions:
         """Release, then remember the id as closed. When the release raises, the id stays open."""
         entry = self._seeded.get(session_id)
         if entry is None:
-            await release()
-            self._closed.put(session_id, True)
+            was_closed = session_id in self._closed
+            self._closed.put(session_id, True)  # first: a seed that comes meanwhile would never be released
+            try:
+                await release()
+            except BaseException:
+                if not was_closed:
+                    self._closed.drop(session_id)
+                raise
             return
         async with entry.lock:
             await release()

@@ -13,7 +13,7 @@ _ROLLOUT_HEADER = ROLLOUT_HEADER.encode()
 _MARK = "/ng-rollout/"
 _CAPTURE = "training-token-capture"
 PREFIX_KEY = "gymctl.prefix"
-"""Scope key of the prefix that was taken off, so that an agent can put it before its model calls."""
+"""Scope key of the prefix that was taken off, decoded; an agent puts it before its model calls."""
 
 
 class PrefixRule(Enum):

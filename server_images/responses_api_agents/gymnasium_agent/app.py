@@ -34,10 +34,11 @@ from gymctl.servers import (
     checked,
     conversation_of,
 )
+from gymctl.servers.stack.unwinding import to_the_end
 
 CLOSE_SECONDS = 30.0
-RETRY_SECONDS = 0.5
 """A server that does not let go of an episode must not hold its rollout."""
+RETRY_SECONDS = 0.5
 
 logger = logging.getLogger("gymctl.server")
 
@@ -71,7 +72,7 @@ class GymnasiumAgent(AgentServer):
         try:
             result = await self._play(environment, row, params, cookies)
         except BaseException:  # also when the caller left: an environment is released, whatever happened
-            await environment.close()
+            await to_the_end(environment.close())
             raise
         warning = await environment.close()
         if warning is not None:
@@ -154,7 +155,7 @@ class Environment:
             return None
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
-                await self._call("/close", {})
+                checked(await self._client.call(self._server, "/close", {}, cookies=self._cookies))
         except InnerServerError as error:
             return self._warned(f"{error}: {error.answer.body[:300]!r}")
         except (TransportError, RuntimeError) as error:

@@ -57,3 +57,37 @@ async def test_a_seed_is_recognised_without_being_kept():
     assert len(runs) == 1
     with pytest.raises(HTTPException, match="another seed request"):
         await sessions.seed(seed(a=1, b=3), run)
+
+
+async def test_a_seed_that_comes_while_its_session_is_closed_is_refused():
+    sessions = ResourcesSessions()
+    seed = ResourcesSeed.model_validate(
+        {"resources_session_id": "r", "episode_id": EPISODE, "task_id": TASK, "task_data": {}}
+    )
+    seeded: list[str] = []
+
+    async def begin() -> None:
+        seeded.append("r")
+
+    async def release() -> None:
+        with pytest.raises(HTTPException, match="already closed"):
+            await sessions.seed(seed, begin)
+
+    await sessions.close("r", release)
+    assert seeded == []
+
+
+async def test_a_close_of_a_session_nobody_seeded_that_fails_leaves_it_open():
+    sessions = ResourcesSessions()
+    seed = ResourcesSeed.model_validate(
+        {"resources_session_id": "r", "episode_id": EPISODE, "task_id": TASK, "task_data": {}}
+    )
+
+    async def fail() -> None:
+        raise OSError("still busy")
+
+    async def nothing() -> None: ...
+
+    with pytest.raises(OSError, match="still busy"):
+        await sessions.close("r", fail)
+    await sessions.seed(seed, nothing)

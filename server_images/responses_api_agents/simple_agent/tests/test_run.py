@@ -236,3 +236,18 @@ async def test_aggregation_is_the_resources_servers(desk, client, items):
     answer = (await client.post(f"{url}/aggregate_metrics", {"verify_responses": rows})).json()
     assert answer["key_metrics"] == {"mean/reward": 1.0}
     assert answer["group_level_metrics"][0]["rollout_infos"][0]["rollout_id"] == "0:0"
+
+
+async def test_whatever_a_rollouts_id_holds_goes_before_the_model_calls(desk, client, items):
+    url, model = await desk([[items.message("Done.")]])
+    answer = await client.post(f"{url}/ng-rollout/a%3Fb%23c%2520d/v1/responses", {"input": "Weather?"})
+    assert answer.status == 200, answer.body
+    assert model.paths == ["/ng-rollout/a?b#c%20d/v1/responses"]
+
+
+async def test_a_tool_whose_name_no_url_can_hold_is_one_that_is_not_there(desk, client, items):
+    turns = [[items.call("get_\ud83d", "{}")], [items.message("Done.")]]
+    url, model = await desk(turns)
+    assert (await client.post(f"{url}/run", row())).status == 200
+    (output,) = [item for item in model.requests[1]["input"] if item.get("type") == "function_call_output"]
+    assert "Not Found" in output["output"]

@@ -193,3 +193,24 @@ async def test_a_plain_close_runs_beside_the_event_loop(clock):
     state = sessions.get("a", Blocking)
     await sessions.close("a")
     assert state.thread not in (0, threading.get_ident())
+
+
+async def test_a_release_that_fails_in_whatever_way_keeps_no_other_from_its_own(clock):
+    class Odd(Exception):
+        """As the errors of client libraries, which extend nothing but Exception."""
+
+    @dataclass
+    class Stuck(SessionState):
+        async def close(self) -> None:
+            raise Odd("the sandbox is gone")
+
+    sessions = store(clock)
+    sessions.get("stuck", Stuck)
+    other = sessions.get("other", Count)
+    clock.now = 1001
+    await sessions.sweep()
+    assert other.closed == ["closed"]
+    sessions.get("stuck too", Stuck)
+    another = sessions.get("another", Count)
+    await sessions.close_all()
+    assert another.closed == ["closed"]
