@@ -21,3 +21,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="PORT",
         help="where the target's model server finds its endpoint on this machine; the suite listens there",
     )
+    group.addoption(
+        "--contract-tools",
+        default=None,
+        metavar="URL",
+        help="how the target's agents dial its resources server, where that is not how this machine does",
+    )

@@ -199,11 +199,11 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def own_project(folder: Path, upstream: str) -> Iterator[str]:
-    """The head's URL of a project of local processes, started by `gymctl up` as a user does."""
+def own_project(folder: Path, upstream: str, runtime: str = "process") -> Iterator[str]:
+    """The head's URL of a project, started by `gymctl up` as a user does."""
     (folder / "contract.yaml").write_text(PROJECT.format(upstream=upstream))
     port = free_port()
-    flags = ("--project", f"contract-{port}", "--runtime", "process", "--detach")
+    flags = ("--project", f"contract-{port}", "--runtime", runtime, "--detach")
     try:
         done = gymctl("up", "contract.yaml", *flags, f"++head_server.port={port}", cwd=folder)
         assert done.returncode == 0, done.stderr

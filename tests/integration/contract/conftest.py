@@ -9,6 +9,7 @@ Without a target the suite starts ONE project of local processes with `gymctl up
     fixture                  server                   what it is
     head_url                 the head                 host view
     resources_url            weather                  stateless; tool `get_weather` with `city`
+    tools_url                weather                  as agents dial it
     stateful_url             counter                  state per session; `increment_counter`
     sessions_url             counter                  remembers typed sessions and their close
     step_url                 game                     blackjack, a step-style server
@@ -38,10 +39,11 @@ Without a target the suite starts ONE project of local processes with `gymctl up
 `http` is an aiohttp session without a cookie jar. A server with another configuration, or with another class,
 is served inside the test: `gymctl.servers.inprocess.serving_folder(...)`, `serving(assemble(server))`.
 
-A test whose rule is gymctl's own (idempotency keys, `/gymctl/*`, identity) is marked `ours`, and skipped for
-a foreign target. A test whose role the target does not have is skipped, too; so is one that plans the model's
-answers, unless the target's model server asks this machine at `--contract-upstream PORT`. Without a target
-nothing is skipped.
+A test whose rule is gymctl's own (idempotency keys, `/gymctl/*`, identity) is marked `ours`, and skipped for a
+foreign target. A test that serves a server of its own says nothing about a target and is skipped for one. So is
+a test whose role the target does not have, and one that plans the model's answers, unless the target's model
+server asks this machine at `--contract-upstream PORT`. Without a target nothing is skipped. docs/nemo-gym.md
+says how to run it against NeMo Gym, and what came of it.
 """
 
 from __future__ import annotations
@@ -103,6 +105,13 @@ def _url(role: str) -> Callable[[Target], str]:
 
 resources_url = _url("resources")
 stateful_url = _url("stateful")
+
+
+@pytest.fixture(scope="session")
+def tools_url(request: pytest.FixtureRequest, resources_url: str) -> str:
+    return request.config.getoption("--contract-tools") or resources_url
+
+
 sessions_url = _url("sessions")
 step_url = _url("step")
 mcp_url = _url("mcp")

@@ -321,9 +321,9 @@ async def test_6_3_9_sessions_need_one_worker(http, fresh):
 # 6.4
 
 
-async def test_6_4_1_a_close_has_one_receipt_a14(http, agent_url, resources_url, upstream, fresh):
+async def test_6_4_1_a_close_has_one_receipt_a14(http, agent_url, resources_url, tools_url, upstream, fresh):
     seeded = await post(http, f"{resources_url}/seed_session", row())
-    seed = agent_seed(fresh, resources_url)
+    seed = agent_seed(fresh, tools_url)
     seed["tool_accesses"][0]["cookies"] = seeded.cookies
     jar = (await post(http, agent_url + SESSIONS, seed)).cookies
     upstream.plan(reply(call()), reply(message()))
@@ -362,9 +362,9 @@ async def test_6_4_3_an_expired_receipt_with_its_cookie_is_409(http, variant, fr
 
 
 async def test_6_4_4_a_session_has_several_turns_and_keeps_only_the_models_cookie(
-    http, agent_url, resources_url, upstream, fresh
+    http, agent_url, tools_url, upstream, fresh
 ):
-    jar = (await post(http, agent_url + SESSIONS, agent_seed(fresh, resources_url))).cookies
+    jar = (await post(http, agent_url + SESSIONS, agent_seed(fresh, tools_url))).cookies
     for _ in range(2):
         upstream.plan(reply(call()), reply(message()))
         told = await post(http, f"{agent_url}/v1/responses", PARAMS, jar)
