@@ -39,9 +39,9 @@ Without a target the suite starts ONE project of local processes with `gymctl up
 `http` is an aiohttp session without a cookie jar. A server with another configuration, or with another class,
 is served inside the test: `gymctl.servers.inprocess.serving_folder(...)`, `serving(assemble(server))`.
 
-A test whose rule is gymctl's own (idempotency keys, `/gymctl/*`, identity) is marked `ours`, and skipped for a
-foreign target. A test that serves a server of its own says nothing about a target and is skipped for one. So is
-a test whose role the target does not have, and one that plans the model's answers, unless the target's model
+A test whose rule is gymctl's own (idempotency keys, `/gymctl/*`, identity) is marked `ours`, and skipped
+for a foreign target. A test that serves a server of its own says nothing about a target and is skipped for
+one. So is a test whose role the target does not have, and one that plans the model's answers, unless the target's model
 server asks this machine at `--contract-upstream PORT`. Without a target nothing is skipped. docs/nemo-gym.md
 says how to run it against NeMo Gym, and what came of it.
 """
