@@ -41,9 +41,9 @@ is served inside the test: `gymctl.servers.inprocess.serving_folder(...)`, `serv
 
 A test whose rule is gymctl's own (idempotency keys, `/gymctl/*`, identity) is marked `ours`, and skipped
 for a foreign target. A test that serves a server of its own says nothing about a target and is skipped for
-one. So is a test whose role the target does not have, and one that plans the model's answers, unless the target's model
-server asks this machine at `--contract-upstream PORT`. Without a target nothing is skipped. docs/nemo-gym.md
-says how to run it against NeMo Gym, and what came of it.
+one. So is a test whose role the target does not have, and one that plans the model's answers, unless the
+target's model server asks this machine at `--contract-upstream PORT`. Without a target nothing is skipped.
+docs/nemo-gym.md says how to run it against NeMo Gym, and what came of it.
 """
 
 from __future__ import annotations
