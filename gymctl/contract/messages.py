@@ -4,23 +4,56 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Discriminator, Field, Tag
 
 from gymctl.contract.responses import JsonObject
 
 
-def _typed(block: JsonObject) -> JsonObject:
+def _readable(block: JsonObject) -> JsonObject:
+    """What the translation reads of a block is what it takes it for; results of tools hold blocks, too."""
     if not isinstance(block.get("type"), str):
         raise ValueError("a content block needs `type`")
+    for key in ("text", "thinking"):
+        if not isinstance(block.get(key), str | None):
+            raise ValueError(f"`{key}` of a content block must be a string")
+    if not isinstance(block.get("source"), dict | None):
+        raise ValueError("`source` of a content block must be an object")
+    content = block.get("content") if block["type"] == "tool_result" else None
+    if not isinstance(content, str | list | None):
+        raise ValueError("`content` of a tool_result must be a string or a list of content blocks")
+    for part in content if isinstance(content, list) else ():
+        if not isinstance(part, dict):
+            raise ValueError("a content block must be an object")
+        _readable(part)
     return block
 
 
-Block = Annotated[JsonObject, AfterValidator(_typed)]
+def _with_type(choice: JsonObject) -> JsonObject:
+    if not isinstance(choice.get("type"), str):
+        raise ValueError("a tool choice needs `type`")
+    return choice
+
+
+def _with_format(config: JsonObject) -> JsonObject:
+    if not isinstance(config.get("format"), dict | None):
+        raise ValueError("`format` must be an object")
+    return config
+
+
+def _shape(content: Any) -> str:
+    return "text" if isinstance(content, str) else "blocks"
+
+
+Block = Annotated[JsonObject, AfterValidator(_readable)]
+Content = Annotated[
+    Annotated[str, Tag("text")] | Annotated[list[Block], Tag("blocks")], Discriminator(_shape)
+]
+"""An error names the block that it is about, not every shape that the content might have had."""
 
 
 class Message(BaseModel):
     role: Literal["user", "assistant"]
-    content: str | list[Block]
+    content: Content
 
 
 class MessagesParams(BaseModel):
@@ -30,12 +63,12 @@ class MessagesParams(BaseModel):
     max_tokens: int = Field(ge=1)
     metadata: JsonObject | None = None
     model: str | None = None
-    output_config: JsonObject | None = None
+    output_config: Annotated[JsonObject, AfterValidator(_with_format)] | None = None
     stop_sequences: list[str] | None = None
     stream: Any = None
-    system: str | list[Block] | None = None
+    system: Content | None = None
     temperature: float | None = None
-    tool_choice: JsonObject | None = None
+    tool_choice: Annotated[JsonObject, AfterValidator(_with_type)] | None = None
     tools: list[JsonObject] | None = None
     top_k: int | None = None
     top_p: float | None = None

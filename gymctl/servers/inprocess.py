@@ -7,13 +7,14 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
 from gymctl.contract.part import HttpSettings, ServerPart
 from gymctl.contract.servers import Address, ServerKind
-from gymctl.errors import ServerError
+from gymctl.errors import ServerError, UsageError
 from gymctl.servers.load import load
 from gymctl.servers.stack import serve
 
@@ -89,6 +90,12 @@ def make_part(
 
 
 def _address(url: str) -> Address:
-    host, _, port = url.removeprefix("http://").rpartition(":")
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host = port = None
+    if not url.startswith("http://") or host is None or port is None:
+        raise UsageError(f"a neighbour's URL must be `http://host:port`, got {url!r}")
     # The kind of a neighbour does not matter to who calls it.
-    return Address(kind="resources_servers", implementation="any", host=host, port=int(port))
+    return Address(kind="resources_servers", implementation="any", host=host, port=port)

@@ -21,6 +21,7 @@ from starlette.responses import Response
 
 from gymctl.contract.aggregate import AggregateRequest
 from gymctl.contract.episodes import EpisodeFailure, EpisodeId, EpisodeRequest, EpisodeResponse, Task
+from gymctl.contract.failures import REASON_LENGTH
 from gymctl.contract.part import ServerPart
 from gymctl.contract.servers import ServerKind
 from gymctl.servers.stack.base import Server, ServerConfig
@@ -31,8 +32,6 @@ from gymctl.servers.stack.wire import Json, json_object, validated
 from gymctl.transport import ROLLOUT
 
 logger = logging.getLogger("gymctl.server")
-
-REASON_LENGTH = 2000
 
 
 class AgentRef(ServerRef):

@@ -152,9 +152,9 @@ class Upstream:
                 "POST", url, body, headers=self._headers, retry_seconds=0, route=self._route
             )
         except TransportError as error:
-            if error.kind != "transport_unreachable":
+            if error.kind == "transport_peer_drop":
                 breaker.reached()
-            elif not error.is_hopeless and breaker.missed():
+            elif error.kind == "transport_unreachable" and not error.is_hopeless and breaker.missed():
                 logger.warning("`%s`: %s; trying for %g s", self._setting, error, self._unreachable_seconds)
             raise
         finally:

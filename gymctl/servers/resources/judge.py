@@ -22,6 +22,7 @@ from typing import Any
 
 from gymctl.contract.failures import REASON_LENGTH
 from gymctl.contract.responses import output_text
+from gymctl.contract.rollout import FAILURE_CLASS
 from gymctl.servers.resources.config import JudgeConfig
 from gymctl.servers.resources.verdicts import VerifyRequest
 from gymctl.servers.stack.client import InnerServerError, ServerClient, checked, status_text
@@ -87,7 +88,7 @@ def failed_verdict(request: VerifyRequest, body: Mapping[str, Any], failure: Jud
         "failure_kind": KIND,
         "failure_reason": reason,
         "instance_config": {**(instance if isinstance(instance, dict) else {}), "mask_sample": True},
-        "_ng_failure_class": KIND,
+        FAILURE_CLASS: KIND,
         "_ng_failure_judge_error": reason,
     }
 

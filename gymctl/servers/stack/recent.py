@@ -1,4 +1,4 @@
-"""A dictionary that remembers only its most recently used entries."""
+"""A dictionary that remembers only what was put into it last."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of a block that does not fit: the key and the value, but never a secret."""
+"""What is said of settings that do not fit: the key and the value, but never a secret."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import Field, SecretStr, model_validator
 
-from gymctl.errors import ConfigError
+from gymctl.errors import ConfigError, UsageError
 from gymctl.servers import ModelServer, ServerConfig
 from gymctl.servers.inprocess import make_part
 from gymctl.servers.load import built
@@ -52,3 +52,15 @@ def test_a_block_that_does_not_fit_is_told_without_its_secrets(settings: dict[st
         built(Model.app(), part)
     assert told in str(caught.value)
     assert "sk-secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:8000", "http://model", "https://model:443", "http://model:port"])
+def test_a_neighbour_that_has_no_address_is_named(url: str):
+    with pytest.raises(UsageError, match="http://host:port") as caught:
+        make_part("m", "responses_api_models", "m", neighbours={"other": url})
+    assert url in str(caught.value)
+
+
+def test_a_neighbours_url_may_end_with_a_slash():
+    part = make_part("m", "responses_api_models", "m", neighbours={"other": "http://127.0.0.1:8000/"})
+    assert part.servers["other"].url == "http://127.0.0.1:8000"

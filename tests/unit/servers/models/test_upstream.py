@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
 from gymctl.servers.models.endpoints import endpoints
-from gymctl.servers.models.upstream import is_refused_for_good, pause
-from gymctl.transport import Answer
+from gymctl.servers.models.upstream import Upstream, is_refused_for_good, pause
+from gymctl.transport import Answer, Transport, TransportError, TransportKind
 
 
 @pytest.mark.parametrize(
@@ -70,3 +71,20 @@ def test_endpoints_are_the_keys_that_end_in_base_url():
         "port": 3,
     }
     assert endpoints(settings) == [("base_url", "http://a/v1"), ("base_url", "http://b/v1")]
+
+
+async def test_our_own_lack_of_sockets_says_nothing_of_the_upstream():
+    """It is given up all the same when its time is over, and not taken for back."""
+    kinds: list[TransportKind] = ["transport_unreachable", "transport_local_resource"]
+
+    class Failing(Transport):
+        async def call(self, method: str, url: str, *args: Any, **options: Any) -> Answer:
+            raise TransportError(kinds[0] if len(kinds) == 1 else kinds.pop(0), url, "no")
+
+    upstream = Upstream(Failing(), "http://model/v1", max_attempts=1, unreachable_seconds=0.0)
+    with pytest.raises(TransportError, match="has not been reachable"):
+        await upstream.post("/responses", b"{}")
+    upstream._breaker._next_look = 0.0
+    with pytest.raises(TransportError, match="transport_local_resource"):
+        await upstream.post("/responses", b"{}")
+    assert upstream._breaker.is_open
