@@ -151,8 +151,12 @@ def _forget_frames(entry: _Entry) -> None:
 
 
 def _strip(error: BaseException) -> None:
-    error.__traceback__ = None
-    parts = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
-    for other in (*parts, error.__cause__ or error.__context__):
-        if other is not None:
-            _strip(other)
+    ahead, seen = [error], {id(error)}  # causes may lead in a circle: `raise error from error`
+    while ahead:
+        error = ahead.pop()
+        error.__traceback__ = None
+        parts = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+        for other in (*parts, error.__cause__ or error.__context__):
+            if other is not None and id(other) not in seen:
+                seen.add(id(other))
+                ahead.append(other)

@@ -99,7 +99,8 @@ async def test_the_oldest_answers_make_room():
     assert small.runs == 5, "24 bytes leave no room for any other answer"
 
 
-async def test_a_remembered_failure_holds_no_request():
+@pytest.mark.parametrize("is_circle", [False, True])
+async def test_a_remembered_failure_holds_no_request(is_circle):
     class Body:
         pass
 
@@ -107,8 +108,10 @@ async def test_a_remembered_failure_holds_no_request():
         held = Body()
         alive.add(held)
         try:
-            raise KeyError("inner")
-        except KeyError as error:
+            raise ValueError("no")
+        except ValueError as error:
+            if is_circle:
+                raise error from error
             raise ValueError("no") from error
 
     alive: weakref.WeakSet[Body] = weakref.WeakSet()
