@@ -3,6 +3,7 @@
 async with OpenAIUpstream() as upstream:
     upstream.plan(Reply(503), Reply(200))      # the next POSTs; afterwards every POST gets a good answer
     upstream.missing.add("/v1/responses")      # a route that is answered with 404
+    upstream.pages["/health"] = Reply(200, {}) # what a GET gets; others get an empty list
     ...
     assert upstream.posts("/v1/responses") == 2
 """
@@ -58,6 +59,7 @@ class OpenAIUpstream:
         """Forget what was planned and what was asked."""
         self.asked: list[Asked] = []
         self.missing: set[str] = set()
+        self.pages: dict[str, Reply] = {}
         self._planned: deque[Reply] = deque()
         self.always: Reply | None = None
         """Given to every POST once the plan is used up."""
@@ -98,6 +100,10 @@ class OpenAIUpstream:
         )
         if request.path in self.missing:
             return web.json_response({"error": {"message": "no such route"}}, status=404)
+        if request.method == "GET" and request.path in self.pages:
+            page = self.pages[request.path]
+            await asyncio.sleep(page.delay)
+            return web.json_response(page.body, status=page.status)
         if request.method != "POST":
             return web.json_response(
                 {"object": "list", "data": []}, status=self.always.status if self.always else 200

@@ -22,6 +22,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gymctl.contract.messages import MessagesParams
+from gymctl.contract.part import EndpointState
 from gymctl.contract.responses import ChatParams, JsonObject, ResponsesCreateParams, drop_nulls
 from gymctl.servers.models import streams
 from gymctl.servers.models.dialects import (
@@ -71,6 +72,10 @@ class ModelServer(Server):
         """Answer a chat request; by default through `responses`."""
         answer = await self.responses(chat_over_responses.responses_params(params))
         return chat_over_responses.completion(parsed(answer))
+
+    async def upstream_states(self) -> list[EndpointState]:
+        """What `GET /gymctl/upstream` answers; while one is `waiting`, the project is not ready."""
+        return await self._probe.states()
 
     def routes(self, app: Starlette) -> None:
         super().routes(app)
@@ -138,7 +143,7 @@ class ModelServer(Server):
         return responses_to_messages.message(await self._response(params))
 
     async def _get_upstream(self, request: Request) -> Response:
-        return Json([state.model_dump() for state in await self._probe.states()])
+        return Json([state.model_dump() for state in await self.upstream_states()])
 
 
 def _accepted(model: type[ResponsesCreateParams] | type[ChatParams], body: JsonObject) -> JsonObject:

@@ -101,6 +101,14 @@ class Upstream:
         async with self._slots:
             return await self._until_final(path, body, accepted, attempts or self._max_attempts)
 
+    async def look(self, url: str, seconds: float) -> Answer:
+        """One GET with the headers and on the way of the calls, whatever has become of those; the answer may
+        be an error. Raises TransportError when none came within `seconds`."""
+        answer = await self._transport.call(
+            "GET", url, headers=self._headers, timeout=seconds, retry_seconds=0, route=self._route
+        )
+        return self._without_secrets(answer)
+
     async def _until_final(self, path: str, body: bytes, accepted: Collection[int], attempts: int) -> Answer:
         for attempt in range(1, max(attempts, 1) + 1):
             is_last = attempt >= attempts

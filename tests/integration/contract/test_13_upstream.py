@@ -67,8 +67,9 @@ async def test_13_1_extra_body_gives_way_to_the_request_and_the_model_to_the_con
     assert (sent["temperature"], sent["service_tier"], sent["model"]) == (0.9, "flex", "tiny-1")
 
 
-async def test_13_1_reasoning_items_can_be_dropped(http, upstream, serve):
-    url = await serve(drop_input_reasoning_items=True)
+@pytest.mark.parametrize("setting", [True, "true"], ids=["yaml", "environment"])
+async def test_13_1_reasoning_items_can_be_dropped(http, upstream, serve, setting):
+    url = await serve(drop_input_reasoning_items=setting)
     items = [{"role": "user", "content": "x"}, {"type": "reasoning", "id": "r", "summary": []}]
     await ask(http, url, input=items)
     assert [item.get("type") for item in upstream.asked[0].json["input"]] == [None]

@@ -1,7 +1,8 @@
 """Bodies that nobody would think of, made from the OpenAPI of every built-in server: no bug answers, no hang.
 
-Left out, because what they need is not among the packages of the tests: `llama_cpp_model` (weights) and
-`reasoning_tasks`; what they check of a body is their base classes' doing, as it is for the others.
+Left out, because what they need is not among the packages of the tests: `llama_cpp_model` (weights),
+`reasoning_tasks` and `litellm_model` (a proxy that tells its version); what they check of a body is their
+base classes' doing, as it is for the others.
 """
 
 from __future__ import annotations
