@@ -19,6 +19,7 @@ from gymctl.config.checks import (
     references,
     relays,
     server_keys,
+    styles,
 )
 from gymctl.config.checks.global_keys import RESERVED
 from gymctl.config.checks.instances import UNKNOWN_PORT, Instance
@@ -100,6 +101,7 @@ def _examined(
     globals.check_pools(settings.pool, servers.values(), origins, problems)
     classes = ServerClasses()
     server_keys.check(servers.values(), origins, classes, problems)
+    styles.check(servers, document, origins, environ, classes, problems)
     selected = read.included.selected
     secrets = secrets_of(document)
     return Config(

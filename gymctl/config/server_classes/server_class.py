@@ -21,6 +21,7 @@ from typing import Any, Literal
 from gymctl.config.model import ServerBlock
 from gymctl.config.server_classes.field_classes import FieldClass, FieldClasses, replica
 from gymctl.config.server_classes.python_modules import Found, Module, Modules, Outside
+from gymctl.config.server_classes.styles import Style, style_of
 from gymctl.paths import PACKAGE
 
 GIVEN = frozenset({"name"})
@@ -36,6 +37,8 @@ class ServerClass:
     family: Family = "unknown"
     """Whose SDK the class is built on."""
     fields: FieldClass = field(default_factory=lambda: FieldClass("", is_open=True))
+    style: Style | None = None
+    """How rollouts go on it; None where the text does not say, and for models and environment servers."""
 
     @property
     def is_closed(self) -> bool:
@@ -91,14 +94,15 @@ class _Reader:
     def of_server(self, server: Found, entry: Module) -> ServerClass:
         lineage = list(self._lineage(server, set()))
         family = _family(lineage)
+        style = style_of([(item.node, _is_ours(item.module)) for item in lineage if isinstance(item, Found)])
         config = next((found for found in map(self._config_of, lineage) if found is not None), None)
         if config is None:
-            return ServerClass(family)
+            return ServerClass(family, style=style)
         fields = self._classes.read(config)
         own = [item for item in lineage if isinstance(item, Found) and not _is_ours(item.module)]
         if any(_decides_itself(item) for item in own) or _reads_its_block(entry):
             fields = fields.opened()
-        return ServerClass(family, fields)
+        return ServerClass(family, fields, style)
 
     def _lineage(self, item: Found | Outside, seen: set[int]) -> Iterator[Found | Outside]:
         """The class and its bases, the nearest first."""

@@ -100,6 +100,9 @@ class AgentServer(Server):
     needs: ClassVar[type[ServerConfig]] = AgentConfig
     prefix: ClassVar[PrefixRule] = PrefixRule.RESPONSES_ONLY
     has_agent_sessions: ClassVar[bool] = False
+    plays_steps: ClassVar[bool] = False
+    """True: `run` resets and steps a step-style environment; an agent with a `run` of its own says which.
+    A configuration that binds it to a resources server of the other style is refused."""
 
     def __init__(self, part: ServerPart) -> None:
         super().__init__(part)

@@ -106,8 +106,8 @@ class GymnasiumServer(SessionServer):
 
     def routes(self, app: Starlette) -> None:
         super().routes(app)
-        self.post(app, "/reset", self._reset, is_once_per_key=True)
-        self.post(app, "/step", self._step)
+        self.post(app, "/reset", self._reset, takes=self._reset_model or dict[str, Any], is_once_per_key=True)
+        self.post(app, "/step", self._step, takes=self._step_model)
         if self.supports_explicit_close:
             self.post(app, "/close", self._close)
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field
 
@@ -61,6 +61,7 @@ class GymnasiumAgent(AgentServer):
     """The environment scores: there is no verifier. Sessions are not its business, `/run` is."""
 
     config: GymnasiumAgentConfig
+    plays_steps: ClassVar[bool] = True
 
     async def respond(self, params: dict[str, Any], turn: Turn) -> dict[str, Any]:
         raise NotImplementedError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from typing import Any
+from typing import Any, ClassVar
 
 from gymctl.contract.responses import presentable
 from gymctl.servers import AgentConfig, AgentServer, ServerRef, Turn, ask, checked
@@ -17,6 +17,7 @@ class ToolSimulationAgent(AgentServer):
     """For verifiers that judge the call a model would make. No session is seeded and no cookie kept."""
 
     config: ToolSimulationAgentConfig
+    plays_steps: ClassVar[bool] = False
 
     async def respond(self, params: dict[str, Any], turn: Turn) -> dict[str, Any]:
         return await ask(self.client, self.config.model_server, params, turn)

@@ -111,3 +111,61 @@ def test_a_declaration_that_is_no_list_is_an_error(picky, key, files) -> None:
     with pytest.raises(ConfigError, match="must be a list of names") as caught:
         picky(f"{key}: {{a: 1}}", *files)
     assert key in caught.value.what
+
+
+STEPS = """\
+from gymctl.servers import AgentServer, GymnasiumServer, ResourcesServer
+
+class Mine({base}):
+{body}
+app = Mine.app()
+"""
+
+
+@pytest.fixture
+def styled(stack):
+    """`styled(agent, resources)` loads a pair of servers whose classes have these bases (and bodies)."""
+
+    def load(agent: str, resources: str, body: str = "    pass\n", **named):
+        texts = {"responses_api_agents/simple_agent": agent, "resources_servers/weather_tool": resources}
+        for folder, base in texts.items():
+            is_agent = folder.startswith("responses")
+            text = STEPS.format(base=base, body=body if is_agent else "    pass\n") if base else ""
+            stack.write(f"{folder}/app.py", text)
+        return stack.load("model.yaml", "weather.yaml", **named).servers
+
+    return load
+
+
+PLAYS = "    plays_steps: ClassVar[bool] = True\n    async def run(self): ...\n"
+
+
+def test_an_agent_that_seeds_and_verifies_is_refused_on_a_step_style_server(styled) -> None:
+    with pytest.raises(UnsupportedAgentPairingError) as caught:
+        styled("AgentServer", "GymnasiumServer")
+    assert "`weather_agent` (simple_agent) seeds, calls tools" in caught.value.what
+    assert "`weather` (weather_tool) is step-style" in caught.value.what
+    assert (caught.value.where or "").startswith("weather.yaml:8:")
+    assert "--agent-type gymnasium_agent" in (caught.value.hint or "")
+
+
+def test_an_agent_that_plays_steps_is_refused_on_a_server_with_tools(styled) -> None:
+    with pytest.raises(UnsupportedAgentPairingError) as caught:
+        styled("AgentServer", "ResourcesServer", PLAYS)
+    assert "`weather_agent` (simple_agent) plays step-style environments" in caught.value.what
+    assert "--agent-type simple_agent" in (caught.value.hint or "")
+    assert styled("AgentServer", "ResourcesServer", PLAYS, allow_unsupported_pairing=True)
+
+
+@pytest.mark.parametrize(
+    ("agent", "resources", "body"),
+    [
+        ("AgentServer", "GymnasiumServer", PLAYS),
+        ("AgentServer", "ResourcesServer", "    pass\n"),
+        ("AgentServer", "GymnasiumServer", "    async def run(self): ...\n"),  # may go either way
+        ("AgentServer", "", PLAYS),  # not on our SDK
+        ("", "GymnasiumServer", ""),
+    ],
+)
+def test_pairs_that_may_fit_pass(styled, agent, resources, body) -> None:
+    assert "weather_agent" in styled(agent, resources, body)

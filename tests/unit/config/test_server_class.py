@@ -113,6 +113,14 @@ def places(model: type[BaseModel], block: dict[str, Any]) -> set[tuple[str, str]
     return set()
 
 
+def test_the_style_of_built_in_agents_and_resources_servers_is_known() -> None:
+    styles = {folder.name: reading(folder).style for folder in BUILT_IN}
+    assert {name for name, style in styles.items() if style == "steps"} == {"gymnasium_agent", "blackjack"}
+    unknown = {folder.name for folder in BUILT_IN if styles[folder.name] is None}
+    kinds = ("responses_api_models", "environment_servers")
+    assert unknown == {folder.name for folder in BUILT_IN if folder.parent.name in kinds}
+
+
 def test_descriptions_are_read_from_below_the_field_and_from_field() -> None:
     told = server_class.read(ROOT / "server_images/responses_api_agents/simple_agent").fields.fields
     assert told["max_steps"].description == "Model calls per turn; null is unlimited."
