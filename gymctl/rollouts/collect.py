@@ -148,7 +148,7 @@ class Collector:
             route: Route = self._router.route(row)
             destination = self._destination(route.server)
             record, size = await self._send(destination, line, row, name)
-            identify(record, row, destination.name, destination.implementation)
+            identify(record, row, name, destination.name, destination.implementation)
             result = outcome(record, self._models)
             if result.failure == "infrastructure" and await self._is_death(destination, record):
                 result = outcome(record, self._models)
@@ -158,7 +158,7 @@ class Collector:
             # The border: a bug met by one rollout must not end the others.
             logger.exception("rollout %s: a bug in the collector", name)
             record = collector_bug(error)
-            identify(record, row, self._router.route(row).server, "")
+            identify(record, row, name, self._router.route(row).server, "")
             result = outcome(record, self._models)
         return record, result, size
 

@@ -7,6 +7,7 @@ from typing import Any
 from gymctl.contract.rollout import (
     ATTEMPT_INDEX,
     ENVIRONMENT_SERVER,
+    JOIN_KEY,
     RESULT_TYPE,
     ROLLOUT_ID,
     ROLLOUT_INDEX,
@@ -52,7 +53,7 @@ def record_of(answer: Answer, row: Row) -> Row:
     return value
 
 
-def identify(record: Row, row: Row, server: str, implementation: str) -> None:
+def identify(record: Row, row: Row, name: str, server: str, implementation: str) -> None:
     """Set what the collector sets on every record."""
     record[TASK_INDEX] = row[TASK_INDEX]
     record[ROLLOUT_INDEX] = row[ROLLOUT_INDEX]
@@ -61,6 +62,7 @@ def identify(record: Row, row: Row, server: str, implementation: str) -> None:
             record[key] = row[key]
     record[ENVIRONMENT_SERVER] = server
     record[RESULT_TYPE] = implementation
+    record[JOIN_KEY] = name
 
 
 def _unpacked(answer: Answer, value: dict[str, Any]) -> Row:

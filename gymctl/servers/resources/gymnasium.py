@@ -120,6 +120,7 @@ class GymnasiumServer(SessionServer):
         session_id: str = request.session["session_id"]
         await self._end(session_id)
         await self.sessions.begin(session_id)
+        logger.info("session %s begins", session_id)
         episode = self.sessions.get(session_id, Begun)
         async with episode.lock:
             states = self._reset_signature.state_of(self.sessions, session_id)

@@ -186,6 +186,7 @@ class ResourcesServer(SessionServer):
             values[name] = validated(self._seed_model, without_absent(self._seed_model, row))
         if self.is_stateful:
             await self.sessions.begin(session_id)
+        logger.info("session %s begins", session_id)
         if type(self).seed is ResourcesServer.seed:
             return
         try:

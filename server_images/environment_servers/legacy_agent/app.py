@@ -64,6 +64,8 @@ class LegacyAgent(EnvironmentServer):
             cookies=request.cookies,
             key=headers.get(KEY_HEADER) or f"relay-{uuid.uuid4().hex}",
         )
+        if answer.is_error:
+            logger.warning("%s: %s answered %d", path, self.config.agent_server.name, answer.status)
         response = Response(answer.body, answer.status)
         response.raw_headers += [
             (name.lower(), value)

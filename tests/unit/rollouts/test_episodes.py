@@ -84,7 +84,7 @@ def test_unknown_fields_and_huge_integers_pass_through() -> None:
 
 def test_every_record_is_identified() -> None:
     record: dict[str, Any] = {"reward": 1.0, "_ng_task_index": 99}
-    identify(record, {**FLAT, "agent_ref": {"name": "a"}, "task_source": "t"}, "env", "legacy_agent")
+    identify(record, {**FLAT, "agent_ref": {"name": "a"}, "task_source": "t"}, "3-1", "env", "legacy_agent")
     assert record == {
         "reward": 1.0,
         "_ng_task_index": 3,
@@ -93,6 +93,7 @@ def test_every_record_is_identified() -> None:
         "task_source": "t",
         "_ng_environment_server": "env",
         "_ng_result_type": "legacy_agent",
+        "gymctl_rollout_id": "3-1",
     }
 
 
