@@ -88,6 +88,10 @@ class Evaluation:
             is_scripted=self._is_scripted,
         )
 
+    @property
+    def _secrets(self) -> frozenset[str]:
+        return self._config.secrets if self._config is not None else frozenset()
+
     def _show(self, run: Run) -> None:
         """The result on stdout; where the files are and what to do next on stderr."""
         console, facts, paths = self._console, self._facts(run), run.paths
@@ -106,7 +110,7 @@ class Evaluation:
         console.say()
         for text in file_lines(list(existing.items())):
             console.say(text)
-        for reason in _reasons(run):
+        for reason in _reasons(run, self._secrets):
             console.say(f" {'failed':<11} {reason}")
         if run.replaced:
             console.say(" note        replaced the results of an earlier run at the same place")
@@ -123,11 +127,10 @@ class Evaluation:
                 hint=f"finished rollouts are in {run.paths.rollouts}; the same command starts over",
             )
         if run.lost:
-            secrets = self._config.secrets if self._config is not None else frozenset[str]()
             first = run.lost[0]
             raise ServerError(
                 f"the run ended early: {'; '.join(str(lost) for lost in run.lost)}",
-                details=[redact(text, secrets) for text in first.last_lines],
+                details=[redact(text, self._secrets) for text in first.last_lines],
                 hint=f"finished rollouts are in {run.paths.rollouts}; gymctl logs {first.server} says more",
             )
         if problem is not None:
@@ -137,7 +140,7 @@ class Evaluation:
             raise RunError(
                 f"coverage {coverage:.1%} is under the floor of {self._asked.min_coverage:.0%}",
                 where=str(run.paths.failures),
-                details=_reasons(run) if self._console.is_quiet else (),
+                details=_reasons(run, self._secrets) if self._console.is_quiet else (),
                 hint="--min-coverage lowers the floor",
             )
 
@@ -275,8 +278,13 @@ def _is_scripted(run: Run, table: ServerTable) -> bool:
     return any(table[name].address.implementation == SCRIPTED for name in run.servers_needed(table))
 
 
-def _reasons(run: Run) -> list[str]:
-    return [f"{count:,} × {reason}" for reason, count in run.tally.reasons.most_common(_SHOWN_REASONS)]
+def _reasons(run: Run, secrets: frozenset[str]) -> list[str]:
+    """The most frequent reasons, and what was said in the first rollout of each."""
+    lines: list[str] = []
+    for reason, count in run.tally.reasons.most_common(_SHOWN_REASONS):
+        cause = redact(run.tally.causes.get(reason, ""), secrets)
+        lines += [f"{count:,} × {reason}", *([f"    {cause}"] if cause else [])]
+    return lines
 
 
 def _next(run: Run, written: Written) -> str:

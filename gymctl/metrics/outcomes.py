@@ -20,6 +20,7 @@ from typing import Any, Literal, get_args
 
 from gymctl.contract.rollout import FAILURE_CLASS, MALFORMED_CALLS
 from gymctl.metrics.aggregate import MASK
+from gymctl.metrics.causes import cause
 from gymctl.metrics.statistics import number
 
 FailureClass = Literal["model", "environment", "verifier", "infrastructure", "bug"]
@@ -84,6 +85,8 @@ class Outcome:
     failure: FailureClass | None = None
     reason: str = ""
     """One line for progress and tables; never text that a model wrote."""
+    cause: str = ""
+    """What the innermost server said, for people; unlike `reason` it may quote what a model wrote."""
     is_limited: bool = False
     """Scored although a declared limit cut off the model's answer, or the episode (`truncated`)."""
     malformed_calls: int = 0
@@ -93,7 +96,7 @@ class Outcome:
 def outcome(record: Mapping[str, Any], models: Collection[str] = ()) -> Outcome:
     """Classify one record; `models` are the ids and addresses (`host:port`) of the run's model servers."""
     if record.get(FAILURE_CLASS) is not None:
-        return Outcome(None, _failure_class(record, models), _reason(record, models))
+        return Outcome(None, _failure_class(record, models), _reason(record, models), cause(record))
     if record.get(MASK):
         kind = record.get("failure_kind")
         known = _KINDS.get(kind, "verifier") if isinstance(kind, str) else "environment"

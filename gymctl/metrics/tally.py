@@ -30,6 +30,8 @@ class Tally:
     malformed_calls: int = 0
     failed: Counter[FailureClass] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
+    causes: dict[str, str] = field(default_factory=dict)
+    """Reason -> what was said in the first rollout that failed so."""
     input_tokens: int = 0
     output_tokens: int = 0
     running: dict[str, float] = field(default_factory=dict)
@@ -52,7 +54,9 @@ class Tally:
             self.malformed_calls += outcome.malformed_calls
         elif outcome.failure is not None:
             self.failed[outcome.failure] += 1
-            self.reasons[f"{outcome.failure}: {outcome.reason}"] += 1
+            reason = f"{outcome.failure}: {outcome.reason}"
+            self.reasons[reason] += 1
+            self.causes.setdefault(reason, outcome.cause)
         self.input_tokens += _usage(record, "input_tokens")
         self.output_tokens += _usage(record, "output_tokens")
 

@@ -28,6 +28,7 @@ from gymctl.contract.episodes import (
 )
 from gymctl.contract.failures import is_failure_kind
 from gymctl.contract.part import ServerPart
+from gymctl.errors import ConfigError
 from gymctl.servers.resources.config import JudgeConfig
 from gymctl.servers.resources.handlers import Signature, Tool, tools_of
 from gymctl.servers.resources.judge import Judge, JudgeFailed, failed_verdict, judge_failure
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("gymctl.server")
 
+TAKEN = frozenset({"seed_session", "close_session", "aggregate_metrics", "mcp"})
+"""Names that a tool may not have, beside those of the methods below."""
 REMEMBERED_SEEDS = 8192
 """Flat seeds whose `Idempotency-Key` is known, at most."""
 TOLD_KINDS = 100
@@ -71,6 +74,7 @@ class ResourcesServer(SessionServer):
         self._mcp: McpTools | None = None
         self._told_kinds: set[str] = set()
         super().__init__(part)
+        self._refuse_taken_names()
 
     @property
     def is_stateful(self) -> bool:
@@ -124,6 +128,16 @@ class ResourcesServer(SessionServer):
         tokens = mcp_tools.Tokens(self.label, self.part.session_secret)
         self._mcp = mcp_tools.McpTools(app, app.router.routes, self.tools, self.part.name, cookie, tokens)
         app.router.routes[:0] = self._mcp.routes
+
+    def _refuse_taken_names(self) -> None:
+        """A tool under the name of a route or of a method of ours would take its place without a word."""
+        for tool in self.tools:
+            if tool.name in TAKEN or hasattr(ResourcesServer, tool.name):
+                raise ConfigError(
+                    f"{type(self).__name__} has a tool `{tool.name}`: a name of every resources server",
+                    where=self.part.name,
+                    hint="give the method another name; datasets and models call the tool by it",
+                )
 
     def _endpoint(self, tool: Tool) -> Any:
         method = getattr(self, tool.name)
@@ -223,7 +237,7 @@ class ResourcesServer(SessionServer):
         if self._mcp is not None:
             question.response = self._mcp.renamed(emitted)
         try:
-            verdict = dict(await self._threads.call(self.verify, question, **states))
+            verdict = self._verdict(await self._threads.call(self.verify, question, **states))
         except (JudgeFailed, ExceptionGroup) as error:
             failure = judge_failure(error)
             if failure is None:
@@ -236,6 +250,14 @@ class ResourcesServer(SessionServer):
             verdict["response"] = emitted
         self._tell_unknown(verdict["failure_kind"])
         return Json(verdict)
+
+    def _verdict(self, returned: object) -> dict[str, Any]:
+        if not isinstance(returned, BaseModel):
+            raise TypeError(
+                f"{type(self).__name__}.verify returned a {type(returned).__name__}, not a VerifyResponse; "
+                "`request.scored(reward=…)` makes one"
+            )
+        return dict(returned)
 
     def _tell_unknown(self, kind: str | None) -> None:
         if kind is None or is_failure_kind(kind) or kind in self._told_kinds:

@@ -83,9 +83,13 @@ class ScriptedModel(ModelServer):
             if script.when in question:
                 return script
         raise LookupError(
-            f"no script fits: the row has no `metadata.script`, and no `when` of {self.config.script_path} "
-            f"is part of {question[:200]!r}"
+            f"no script fits: the row has no `metadata.script`, and "
+            f"{self._no_when()} is part of {question[:200]!r}"
         )
+
+    def _no_when(self) -> str:
+        path = self.config.script_path
+        return "without a `script_path` no text" if path is None else f"no `when` of {path}"
 
 
 class Broken(Response):

@@ -288,6 +288,18 @@ async def test_b61_sessions_end_after_their_verdict_also_when_the_verifier_break
         assert len(server.sessions) == 1
 
 
+class Careless(ResourcesServer):
+    async def verify(self, request: VerifyRequest) -> Any:
+        return 1.0
+
+
+async def test_5_4_a_verifier_that_returns_no_verdict_is_told_so(http):
+    async with served(Careless) as (url, _):
+        status, answer, _ = await post(http, f"{url}/verify", {**ROW, "response": SAID})
+    assert status == 500
+    assert "Careless.verify returned a float, not a VerifyResponse" in answer
+
+
 async def test_b61_a_seed_that_fails_keeps_no_session(http):
     async with served(Holder, max_sessions=1) as (url, server):
         for body in ({**ROW, "is_broken": True}, {**ROW, "name": []}, typed("s-9", is_broken=True)):

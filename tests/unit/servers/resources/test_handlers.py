@@ -8,6 +8,7 @@ from typing import Annotated
 import pytest
 from pydantic import BaseModel, Field
 
+from gymctl.errors import ConfigError
 from gymctl.servers import ResourcesServer, SessionState, tool
 from gymctl.servers.inprocess import make_part
 from gymctl.servers.resources.handlers import Tool, tools_of
@@ -98,3 +99,14 @@ def test_state_and_several_workers_do_not_go_together():
     part = make_part("chess", "resources_servers", "chess").model_copy(update={"workers": 2})
     with pytest.raises(ConfigError, match="`num_workers`: 2"):
         Chess(part)
+
+
+@pytest.mark.parametrize("name", ["seed_session", "close_session", "aggregate_metrics", "mcp", "openapi"])
+def test_a_tool_may_not_take_the_name_of_a_route_or_method_of_ours(name):
+    async def call(self) -> str:
+        return "mine"
+
+    call.__name__ = name
+    server = type("Impostor", (ResourcesServer,), {name: tool(call)})
+    with pytest.raises(ConfigError, match=f"Impostor has a tool `{name}`"):
+        server(make_part("impostor", "resources_servers", "impostor"))
