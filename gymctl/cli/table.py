@@ -63,6 +63,7 @@ def result_json(tally: Tally, facts: RunFacts) -> dict[str, Any]:
             "scored": tally.scored,
             "limited": tally.limited,
             "malformed_tool_calls": tally.malformed_calls,
+            "broken_tool_calls": tally.broken_calls,
             "failed": {name: tally.failed[name] for name in FAILURE_CLASSES},
             "not_run": tally.not_run,
         },
@@ -162,6 +163,8 @@ def _outcomes(tally: Tally, facts: RunFacts) -> str:
         parts.append(f"not run {tally.not_run:,}{why}")
     if tally.malformed_calls:
         parts.append(f"malformed tool calls {tally.malformed_calls:,}")
+    if tally.broken_calls:
+        parts.append(f"tool calls that their server failed {tally.broken_calls:,}")
     return " · ".join(parts)
 
 

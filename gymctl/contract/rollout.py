@@ -16,6 +16,8 @@ FAILURE_CLASS = "_ng_failure_class"
 NO_PERSIST = "_ng_no_persist"
 MALFORMED_CALLS = "ng_malformed_tool_calls"
 """In a Response's `metadata`: how many tool calls had arguments that are not JSON; absent when none."""
+BROKEN_CALLS = "ng_broken_tool_calls"
+"""In a Response's `metadata`: how many tool calls the tool server failed (5xx); absent when none."""
 
 Row = dict[str, Any]
 """A task row or a rollout record: JSON we pass through, plus the keys above."""

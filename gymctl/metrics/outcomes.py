@@ -18,7 +18,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from gymctl.contract.rollout import FAILURE_CLASS, MALFORMED_CALLS
+from gymctl.contract.rollout import BROKEN_CALLS, FAILURE_CLASS, MALFORMED_CALLS
 from gymctl.metrics.aggregate import MASK
 from gymctl.metrics.causes import cause
 from gymctl.metrics.statistics import number
@@ -91,6 +91,8 @@ class Outcome:
     """Scored although a declared limit cut off the model's answer, or the episode (`truncated`)."""
     malformed_calls: int = 0
     """Tool calls of the model whose arguments were not JSON, where the agent counted them."""
+    broken_calls: int = 0
+    """Tool calls that the tool server failed (5xx), likewise: the model is not to blame for what follows."""
 
 
 def outcome(record: Mapping[str, Any], models: Collection[str] = ()) -> Outcome:
@@ -107,12 +109,18 @@ def outcome(record: Mapping[str, Any], models: Collection[str] = ()) -> Outcome:
     response = record.get("response")
     response = response if isinstance(response, dict) else {}
     is_limited = bool(response.get("incomplete_details")) or record.get("truncated") is True
-    return Outcome(reward, is_limited=is_limited, malformed_calls=_malformed_calls(response))
+    return Outcome(
+        reward,
+        is_limited=is_limited,
+        malformed_calls=_counted(response, MALFORMED_CALLS),
+        broken_calls=_counted(response, BROKEN_CALLS),
+    )
 
 
-def _malformed_calls(response: Mapping[str, Any]) -> int:
+def _counted(response: Mapping[str, Any], key: str) -> int:
+    """What an agent counted, in the Response's metadata."""
     metadata = response.get("metadata")
-    told = metadata.get(MALFORMED_CALLS) if isinstance(metadata, dict) else None
+    told = metadata.get(key) if isinstance(metadata, dict) else None
     return int(told) if isinstance(told, str) and told.isdecimal() else 0
 
 

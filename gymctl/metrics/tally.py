@@ -28,6 +28,7 @@ class Tally:
     scored: int = 0
     limited: int = 0
     malformed_calls: int = 0
+    broken_calls: int = 0
     failed: Counter[FailureClass] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
     causes: dict[str, str] = field(default_factory=dict)
@@ -52,6 +53,7 @@ class Tally:
             self._score(self.tasks.setdefault(task, TaskScore()), outcome.reward)
             self.limited += outcome.is_limited
             self.malformed_calls += outcome.malformed_calls
+            self.broken_calls += outcome.broken_calls
         elif outcome.failure is not None:
             self.failed[outcome.failure] += 1
             reason = f"{outcome.failure}: {outcome.reason}"

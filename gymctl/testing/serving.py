@@ -16,8 +16,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
+from gymctl.config.checks.block_keys import generic_block
+from gymctl.config.names import suggestion
 from gymctl.contract.responses import JsonObject
 from gymctl.contract.servers import ServerKind
+from gymctl.errors import ConfigError
 from gymctl.servers import AgentServer, EnvironmentServer, ModelServer, Server, inprocess
 from gymctl.servers.inprocess import make_part
 from gymctl.servers.load import built, imported
@@ -126,6 +129,7 @@ async def serving(
     """
     app = imported("app.py", server) if isinstance(server, Path) else server
     app = app if isinstance(app, ServerApp) else ServerApp(app)
+    _refuse_unknown(settings or {}, app.server_class)
     implementation = server.name if isinstance(server, Path) else app.server_class.__name__.lower()
     part = make_part(
         name or implementation,
@@ -137,6 +141,17 @@ async def serving(
     made = built(app, part)
     async with inprocess.serving(made) as url, Transport() as transport:
         yield Served(url, transport, made.state.server)
+
+
+def _refuse_unknown(settings: Mapping[str, Any], server_class: type[Server]) -> None:
+    """As a project would: the server itself ignores a key that it does not know."""
+    fields = server_class.config_class().model_fields
+    known = {*generic_block(_kind(server_class)).model_fields, *(f.alias or key for key, f in fields.items())}
+    for key in settings:
+        if key not in known:
+            raise ConfigError(
+                f"`{server_class.__name__}` does not know `{key}`", hint=suggestion(key, sorted(known))
+            )
 
 
 def _kind(server_class: type[Server]) -> ServerKind:

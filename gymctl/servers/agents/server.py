@@ -28,7 +28,7 @@ from starlette.responses import Response
 from gymctl.contract.aggregate import AggregateRequest, AggregateResponse
 from gymctl.contract.part import ServerPart
 from gymctl.contract.responses import FlatRow, ResponsesCreateParams, drop_nulls, presentable
-from gymctl.contract.rollout import MALFORMED_CALLS, ROLLOUT_ID
+from gymctl.contract.rollout import BROKEN_CALLS, MALFORMED_CALLS, ROLLOUT_ID
 from gymctl.servers.agents.sessions import (
     AgentClose,
     AgentReceipt,
@@ -87,6 +87,7 @@ class Turn:
     model_cookies: dict[str, str] = field(default_factory=dict)
     is_in_session: bool = False
     malformed_calls: int = 0
+    broken_calls: int = 0
 
     @property
     def cookies(self) -> dict[str, str]:
@@ -134,6 +135,7 @@ class AgentServer(Server):
             key=f"tool-{uuid.uuid4().hex}",
         )
         turn.resources_cookies.update(answer.cookies)
+        turn.broken_calls += answer.status >= 500
         return answer.body.decode("utf-8", "replace")
 
     async def open_session(self, session: AgentSession, accesses: list[ToolAccess]) -> None:
@@ -214,8 +216,9 @@ class AgentServer(Server):
 
     async def _played(self, params: dict[str, Any], turn: Turn) -> dict[str, Any]:
         response = await self.respond(params, turn)
-        if turn.malformed_calls:
-            told = {MALFORMED_CALLS: str(turn.malformed_calls)}
+        counts = {MALFORMED_CALLS: turn.malformed_calls, BROKEN_CALLS: turn.broken_calls}
+        told = {key: str(count) for key, count in counts.items() if count}
+        if told:
             response["metadata"] = {**(response.get("metadata") or {}), **told}
         return {**response, "output": presentable(response["output"])}
 

@@ -14,7 +14,9 @@ import pytest
 from fakes.exchanges import PARAMS, agent_close, agent_seed, call, kinds, message, post, reply, row
 from fakes.openai_upstream import Reply
 
-from gymctl.servers.inprocess import serving_folder
+from gymctl.servers import ResourcesServer, VerifyRequest, VerifyResponse, tool
+from gymctl.servers.inprocess import make_part, serving, serving_folder
+from gymctl.servers.stack.app import assemble
 
 SIMPLE = Path(__file__).resolve().parents[3] / "server_images" / "responses_api_agents" / "simple_agent"
 MODEL = {"type": "responses_api_models", "name": "policy_model"}
@@ -145,6 +147,27 @@ async def test_6_2_7_malformed_calls_are_counted_b84(http, agent_url, upstream):
     upstream.plan(reply(call(arguments="{")), reply(message()))
     told = await post(http, f"{agent_url}/run", row())
     assert told.json["response"]["metadata"]["ng_malformed_tool_calls"] == "1"
+
+
+@pytest.mark.ours
+async def test_6_2_8_calls_that_the_tool_server_failed_are_counted(http, upstream, model_url):
+    """The model reads the error and goes on, as the contract wants; the result still tells of it."""
+
+    class Broken(ResourcesServer):
+        @tool
+        async def get_weather(self, city: str) -> str:
+            raise RuntimeError(f"no thermometer in {city}")
+
+        async def verify(self, request: VerifyRequest) -> VerifyResponse:
+            return request.scored(reward=0.0)
+
+    upstream.plan(reply(call()), reply(message()))
+    async with serving(assemble(Broken(make_part("tools", "resources_servers", "broken")))) as tools:
+        block = {"model_server": MODEL, "resources_server": TOOLS}
+        neighbours = {"policy_model": model_url, "weather": tools}
+        async with serving_folder(SIMPLE, "variant", block, neighbours) as url:
+            told = await post(http, f"{url}/run", row())
+    assert told.json["response"]["metadata"] == {"ng_broken_tool_calls": "1"}
 
 
 async def test_6_2_8_whatever_a_tool_answers_is_its_output(http, agent_url, upstream):

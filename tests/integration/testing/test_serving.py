@@ -161,6 +161,13 @@ async def test_a_block_that_does_not_fit_is_refused_by_name() -> None:
             pass
 
 
+async def test_a_key_that_the_server_does_not_know_is_refused_as_in_a_project() -> None:
+    with pytest.raises(ConfigError, match="does not know `session_idle_second`") as caught:
+        async with serving(Judged, {"session_idle_second": 5}):
+            pass
+    assert caught.value.hint == "did you mean `session_idle_seconds`?"
+
+
 async def test_what_fails_at_the_start_is_raised() -> None:
     class Unready(Echo):
         async def startup(self) -> None:

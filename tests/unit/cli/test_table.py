@@ -110,6 +110,7 @@ def test_json_is_complete_and_plain() -> None:
         "scored": 3,
         "limited": 0,
         "malformed_tool_calls": 0,
+        "broken_tool_calls": 0,
         "failed": {"model": 0, "environment": 0, "verifier": 1, "infrastructure": 0, "bug": 0},
         "not_run": 0,
     }

@@ -260,15 +260,17 @@ def test_true_is_a_reward_of_one() -> None:
     assert outcome({"reward": True}) == Outcome(1.0)
 
 
-def test_malformed_tool_calls_of_scored_rollouts_are_counted() -> None:
+@pytest.mark.parametrize("kind", ["malformed", "broken"])
+def test_tool_calls_that_went_wrong_in_scored_rollouts_are_counted(kind: str) -> None:
     def record(told: object) -> dict[str, object]:
-        return {"reward": 1.0, "response": {"output": [], "metadata": {"ng_malformed_tool_calls": told}}}
+        return {"reward": 1.0, "response": {"output": [], "metadata": {f"ng_{kind}_tool_calls": told}}}
 
     tally = Tally()
     for number, told in enumerate(("2", "1", None, "many", 3)):
         tally.plan(number)
         tally.add({"_ng_task_index": number}, outcome(record(told)), record(told))
-    assert tally.malformed_calls == 3
+    counts = {"malformed": tally.malformed_calls, "broken": tally.broken_calls}
+    assert counts == {"malformed": 0, "broken": 0, kind: 3}
 
 
 def test_a_limited_rollout_is_scored_and_marked() -> None:
