@@ -166,3 +166,14 @@ def _answer(path: str) -> dict[str, Any]:
         },
         "vendor_field": {"kept": True},
     }
+
+
+def block(upstream: Any, **settings: Any) -> dict[str, Any]:
+    """Of an `openai_model` in front of it, which asks once only."""
+    return {
+        "openai_base_url": upstream.url,
+        "openai_api_key": "sk-secret-of-the-test",
+        "openai_model": "tiny-1",
+        "max_http_attempts": 1,
+        **settings,
+    }

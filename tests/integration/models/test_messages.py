@@ -7,6 +7,7 @@ from typing import Any
 
 import anthropic
 import pytest
+from fakes.openai_upstream import block
 
 from gymctl.servers.models import sse
 
@@ -16,16 +17,6 @@ TOOL: Any = {
     "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}},
 }
 ASK: Any = {"model": "m", "max_tokens": 50, "messages": [{"role": "user", "content": "hello"}]}
-
-
-def block(upstream: Any, **settings: Any) -> dict[str, Any]:
-    return {
-        "openai_base_url": upstream.url,
-        "openai_api_key": "sk-secret-of-the-test",
-        "openai_model": "tiny-1",
-        "max_http_attempts": 1,
-        **settings,
-    }
 
 
 def response(*output: dict[str, Any], **more: Any) -> dict[str, Any]:

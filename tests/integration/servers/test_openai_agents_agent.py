@@ -4,13 +4,13 @@ our model server and our tools, and nothing of a conversation lost on its way th
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
+from fakes.own_process import own_process
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
@@ -20,7 +20,7 @@ from gymctl.config.load import load
 from gymctl.config.sources import Selection
 from gymctl.runtime.envs import ensure
 from gymctl.servers.inprocess import make_part, serving, serving_folder
-from gymctl.transport import Transport, TransportError
+from gymctl.transport import Transport
 
 REPO = Path(__file__).resolve().parents[3]
 IMAGES = REPO / "server_images"
@@ -129,27 +129,9 @@ async def agent(
     }
     neighbours = {"wx_tools": tools, "policy_model": model[1]}
     part = make_part("desk_agent", "responses_api_agents", "openai_agents_agent", settings, neighbours)
-    file = tmp_path / "part.json"
-    file.write_text(part.model_copy(update={"bind_port": free_port}).model_dump_json())
-    environ = {**os.environ, "GYMCTL_PART": str(file), "PYTHONPATH": str(REPO)}
-    process = await asyncio.create_subprocess_exec(python, "-m", "gymctl.servers", cwd=FOLDER, env=environ)
-    address = f"http://127.0.0.1:{free_port}"
-    try:
-        async with asyncio.timeout(90):
-            while not await answers(transport, address):
-                assert process.returncode is None
-                await asyncio.sleep(0.05)
+    part = part.model_copy(update={"bind_port": free_port})
+    async with own_process(part, FOLDER, python, tmp_path / "part.json", transport) as address:
         yield address
-    finally:
-        process.terminate()
-        await process.wait()
-
-
-async def answers(transport: Transport, address: str) -> bool:
-    try:
-        return not (await transport.call("GET", f"{address}/readyz", retry_seconds=0)).is_error
-    except TransportError:
-        return False
 
 
 async def test_the_library_plays_a_rollout_and_a_session(

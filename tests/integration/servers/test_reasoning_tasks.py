@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,12 +10,13 @@ from typing import Any
 
 import orjson
 import pytest
+from fakes.own_process import own_process
 
 from gymctl.config.load import load
 from gymctl.config.sources import Selection
 from gymctl.runtime.envs import ensure
 from gymctl.servers.inprocess import make_part
-from gymctl.transport import Transport, TransportError
+from gymctl.transport import Transport
 
 REPO = Path(__file__).resolve().parents[3]
 FOLDER = REPO / "server_images" / "resources_servers" / "reasoning_tasks"
@@ -46,27 +46,9 @@ def truth(python: Path) -> str:
 @pytest.fixture
 async def url(python: Path, free_port: int, tmp_path: Path, transport: Transport) -> AsyncIterator[str]:
     part = make_part("reasoning_tasks", "resources_servers", "reasoning_tasks", {"domain": "math"})
-    file = tmp_path / "part.json"
-    file.write_text(part.model_copy(update={"bind_port": free_port}).model_dump_json())
-    environ = {**os.environ, "GYMCTL_PART": str(file), "PYTHONPATH": str(REPO)}
-    process = await asyncio.create_subprocess_exec(python, "-m", "gymctl.servers", cwd=FOLDER, env=environ)
-    address = f"http://127.0.0.1:{free_port}"
-    try:
-        async with asyncio.timeout(60):
-            while not await answers(transport, address):
-                assert process.returncode is None
-                await asyncio.sleep(0.05)
+    part = part.model_copy(update={"bind_port": free_port})
+    async with own_process(part, FOLDER, python, tmp_path / "part.json", transport) as address:
         yield address
-    finally:
-        process.terminate()
-        await process.wait()
-
-
-async def answers(transport: Transport, address: str) -> bool:
-    try:
-        return not (await transport.call("GET", f"{address}/readyz", retry_seconds=0)).is_error
-    except TransportError:
-        return False
 
 
 async def verify(transport: Transport, url: str, text: str, **row: object) -> tuple[int, Any]:
