@@ -73,7 +73,11 @@ class Tasks:
             package: Any = importlib.import_module(PACKAGE)
             # Larger than asked: making a dataset takes up to 30 ms, and rows come with growing indices.
             size = max(1024, 1 << task.index.bit_length())
-            dataset = package.create_dataset(task.family, seed=task.seed, size=size, **config)
+            try:
+                dataset = package.create_dataset(task.family, seed=task.seed, size=size, **config)
+            except (ValueError, TypeError, AssertionError) as error:
+                described = f"`{task.family}` with seed {task.seed} and config {config}"
+                raise ValueError(f"no task of {PACKAGE}: {described}: {error}") from error
             self._datasets[key] = dataset
             if len(self._datasets) > self._maximum:
                 self._datasets.popitem(last=False)

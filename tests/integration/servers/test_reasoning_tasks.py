@@ -73,6 +73,8 @@ async def test_answers_are_scored_by_the_family_s_own_verifier(
     status, verdict = await verify(transport, url, "no idea", **factors)
     assert (status, verdict["reward"]) == (200, 0.0)
 
-    status, verdict = await verify(transport, url, "1", **{**ROW, "family": "nonsense"})
-    assert status == 500
-    assert "nonsense" in verdict
+    for wrong in ({"family": "nonsense"}, {"config": {"min_terms": 9, "max_terms": 2}}):
+        row = {**ROW, **wrong}
+        status, verdict = await verify(transport, url, "1", **row)
+        assert status == 500
+        assert f"no task of reasoning_gym: `{row['family']}` with seed 7" in verdict
