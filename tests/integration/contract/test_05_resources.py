@@ -1,30 +1,21 @@
-"""CONTRACT 5: resources servers, with the golden exchanges A6 to A9, and the aggregation hooks of 10.4."""
+"""CONTRACT 5: resources servers, with the golden exchanges A6 to A9."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import math
-import time
 import uuid
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from fakes.contract import cookies_of, sending
-from fakes.exchanges import call, message, reply
-from pydantic import BaseModel, Field
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from fakes.contract import sending
+from fakes.resources import ROW, SAID, closing, post, served, typed
+from pydantic import BaseModel
 
-from gymctl.metrics.pass_at_k import passes
 from gymctl.servers import (
-    JudgeConfig,
     MultiRewardResponse,
     ResourcesServer,
     SessionState,
@@ -32,44 +23,8 @@ from gymctl.servers import (
     VerifyResponse,
     tool,
 )
-from gymctl.servers.inprocess import make_part, serving
-from gymctl.servers.stack.app import assemble
 
-PARAMS: dict[str, Any] = {"input": "Weather?"}
-ROW: dict[str, Any] = {"responses_create_params": PARAMS}
-SAID: dict[str, Any] = reply(call(), message("Oslo has snow at -4 degrees.")).body
-EPISODE = {"rollout_id": "0-0"}
 RELEASED: set[str] = set()
-
-
-def typed(session_id: str, **data: Any) -> dict[str, Any]:
-    return {
-        "resources_session_id": session_id,
-        "episode_id": EPISODE,
-        "task_id": {"taskset": "w", "task_id": "0"},
-        "task_data": data,
-    }
-
-
-def closing(session_id: str) -> dict[str, Any]:
-    return {"resources_session_id": session_id, "episode_id": EPISODE}
-
-
-@asynccontextmanager
-async def served(
-    server: type[ResourcesServer], neighbours: dict[str, str] | None = None, **settings: Any
-) -> AsyncIterator[tuple[str, ResourcesServer]]:
-    """A server of our own, and the object behind it."""
-    made = server(make_part("mine", "resources_servers", "mine", settings, neighbours))
-    async with serving(assemble(made)) as url:
-        yield url, made
-
-
-async def post(http: Any, url: str, body: Any, jar: Any = None, **headers: str) -> tuple[int, Any, Any]:
-    """Status, JSON and cookies of the answer."""
-    more = {name.replace("_", "-"): value for name, value in headers.items()}
-    async with http.post(url, json=body, headers={**(sending(jar) if jar else {}), **more}) as answer:
-        return answer.status, await answer.json(), cookies_of(answer)
 
 
 # 5.1, 5.2: routes and the two bodies of a seed, with A6 to A9
@@ -383,256 +338,6 @@ async def test_5_4_unknown_failure_kinds_are_kept_and_warned_about_once(http, ca
             assert verdict["failure_reason"] == "x"
     told = [record.getMessage() for record in caplog.records if "failure_kind" in record.getMessage()]
     assert len(told) == 1 and "'sandbox_lost'" in told[0]
-
-
-# 5.5: judges
-
-
-class Essay(VerifyRequest):
-    essay: str
-    instance_config: dict[str, Any] = Field(default_factory=dict)
-
-
-class Essays(ResourcesServer):
-    config: JudgeConfig
-
-    async def verify(self, request: Essay) -> VerifyResponse:
-        if request.essay == "twice":
-            async with asyncio.TaskGroup() as group:
-                asked = [group.create_task(self.judge.ask("broken")) for _ in range(2)]
-            return request.scored(float(len(asked)))
-        opinion = await self.judge.ask(request.essay, max_output_tokens=5)
-        return request.scored(1.0 if opinion == "GOOD" else 0.0)
-
-
-class JudgeModel:
-    """`/v1/responses` that answers by what it is asked; knows what is being asked right now."""
-
-    def __init__(self) -> None:
-        self.bodies: list[dict[str, Any]] = []
-        self.active = 0
-        self.most = 0
-        self.left = asyncio.Event()
-
-    async def answer(self, request: Request) -> Response:
-        body = json.loads(await request.body())
-        self.bodies.append(body)
-        question = body["input"]
-        self.active += 1
-        self.most = max(self.most, self.active)
-        try:
-            if question.startswith("slow"):
-                await _gone_or(request, 0.5 if question == "slow" else 60)
-        finally:
-            self.active -= 1
-            self.left.set()
-        if question == "broken":
-            return JSONResponse({"error": "x" * 5000}, status_code=500)
-        if question == "garbled":
-            return Response(b"{", media_type="application/json")
-        if question == "empty":
-            return JSONResponse({})
-        text = "GOOD" if question in ("good", "slow") else "what?"
-        content = [{"type": "output_text", "text": text}]
-        return JSONResponse({"output": [{"type": "message", "content": content}]})
-
-
-async def _gone_or(request: Request, seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline and not await request.is_disconnected():  # noqa: ASYNC110
-        await asyncio.sleep(0.02)
-
-
-@asynccontextmanager
-async def judged(**settings: Any) -> AsyncIterator[tuple[str, JudgeModel]]:
-    model = JudgeModel()
-    reference = {"type": "responses_api_models", "name": "judge_model"}
-    app = Starlette(routes=[Route("/v1/responses", model.answer, methods=["POST"])])
-    async with (
-        serving(app) as judge,
-        served(Essays, {"judge_model": judge}, judge_model_server=reference, **settings) as (url, _),
-    ):
-        yield url, model
-
-
-def essay(text: str, **more: Any) -> dict[str, Any]:
-    return {**ROW, "response": SAID, "essay": text, **more}
-
-
-async def test_5_5_a_judge_is_asked_with_the_parameters_of_the_block(http):
-    async with judged(judge_responses_create_params={"temperature": 0.0, "max_output_tokens": 9}) as (
-        url,
-        model,
-    ):
-        status, verdict, _ = await post(http, f"{url}/verify", essay("good"))
-        assert (status, verdict["reward"], verdict["mask_sample"]) == (200, 1.0, False)
-        assert model.bodies == [{"temperature": 0.0, "max_output_tokens": 5, "input": "good"}]
-
-
-async def test_5_5_an_unparsable_verdict_is_a_score(http):
-    async with judged() as (url, _):
-        _, verdict, _ = await post(http, f"{url}/verify", essay("unheard of"))
-        assert (verdict["reward"], verdict["mask_sample"], verdict["failure_kind"]) == (0.0, False, None)
-        assert "_ng_failure_class" not in verdict
-
-
-@pytest.mark.parametrize("question", ["broken", "garbled", "empty", "slow for ever", "twice"])
-async def test_5_5_a_failed_call_of_the_judge_masks_the_sample(http, question):
-    async with judged(judge_timeout_seconds=0.3) as (url, _):
-        body = essay(question, instance_config={"image": "x"}, undeclared=1)
-        status, verdict, _ = await post(http, f"{url}/verify", body)
-    assert status == 200
-    assert (verdict["reward"], verdict["mask_sample"]) == (0.0, True)
-    assert verdict["failure_kind"] == verdict["_ng_failure_class"] == "judge_failed"
-    assert verdict["instance_config"] == {"image": "x", "mask_sample": True}
-    reason = verdict["failure_reason"]
-    assert reason == verdict["_ng_failure_judge_error"]
-    assert reason.startswith("judge `judge_model`: ") and len(reason) <= 2000
-    assert verdict["essay"] == question and verdict["response"] == SAID
-    assert verdict["responses_create_params"]["input"] == "Weather?"
-    assert "undeclared" not in verdict
-
-
-async def test_5_5_an_unreachable_judge_masks_the_sample(http):
-    reference = {"type": "responses_api_models", "name": "judge_model"}
-    nobody = {"judge_model": "http://127.0.0.1:9"}
-    settings = {"judge_model_server": reference, "judge_timeout_seconds": 0.3}
-    async with served(Essays, nobody, **settings) as (url, _):
-        _, verdict, _ = await post(http, f"{url}/verify", essay("good"))
-    assert verdict["failure_kind"] == "judge_failed"
-    assert "no answer within 0.3 s" in verdict["failure_reason"]
-
-
-async def test_b64_one_slow_judgement_holds_nobody_up(http):
-    async with judged() as (url, model):
-        slow = asyncio.create_task(post(http, f"{url}/verify", essay("slow for ever")))
-        while not model.active:  # noqa: ASYNC110 - a counter of the fake
-            await asyncio.sleep(0.01)
-        began = time.monotonic()
-        answers = await asyncio.gather(*(post(http, f"{url}/verify", essay("good")) for _ in range(4)))
-        assert all(answer[1]["reward"] == 1.0 for answer in answers) and not slow.done()
-        assert time.monotonic() - began < 20
-        slow.cancel()
-        await asyncio.wait([slow])
-
-
-async def test_b64_slow_judgements_run_side_by_side_up_to_the_limit(http):
-    for limit, most in ((64, 8), (2, 2)):
-        async with judged(judge_max_concurrency=limit) as (url, model):
-            answers = await asyncio.gather(*(post(http, f"{url}/verify", essay("slow")) for _ in range(8)))
-            assert [answer[1]["reward"] for answer in answers] == [1.0] * 8
-            assert model.most == most
-
-
-async def test_b65_the_judge_is_left_when_the_caller_leaves(http):
-    async with judged() as (url, model):
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.5):
-                await post(http, f"{url}/verify", essay("slow for ever"))
-        async with asyncio.timeout(5):
-            await model.left.wait()
-        assert model.active == 0
-
-
-# Blocking handlers
-
-
-@dataclass
-class Bound(SessionState):
-    """Like sqlite3: usable in the thread that made it only."""
-
-    threads: set[int] | None = None
-
-
-def _thread() -> int:
-    import threading
-
-    return threading.get_ident()
-
-
-class Blocking(ResourcesServer):
-    def seed(self, bound: Bound) -> None:
-        bound.threads = {_thread()}
-
-    @tool
-    def sleep(self, seconds: float, bound: Bound) -> int:
-        time.sleep(seconds)
-        bound.threads = (bound.threads or set()) | {_thread()}
-        return len(bound.threads)
-
-    @tool
-    async def quick(self) -> str:
-        return "now"
-
-    def verify(self, request: VerifyRequest, bound: Bound) -> VerifyResponse:
-        time.sleep(0.2)
-        return request.scored(float(_thread() in (bound.threads or ())))
-
-
-class OneThread(Blocking):
-    handler_threads = 1
-
-
-async def test_b67_blocking_handlers_leave_liveness_and_other_sessions_alone(http):
-    async with served(Blocking) as (url, _):
-        jars = [(await post(http, f"{url}/seed_session", ROW))[2] for _ in range(16)]
-        blocked = [asyncio.create_task(post(http, f"{url}/sleep", {"seconds": 1.0}, jar)) for jar in jars]
-        blocked.append(asyncio.create_task(post(http, f"{url}/verify", {**ROW, "response": SAID}, jars[0])))
-        began = time.monotonic()
-        await asyncio.sleep(0)
-        async with http.get(f"{url}/readyz") as answer:
-            assert answer.status == 200
-        async with http.post(f"{url}/quick", json={}) as answer:
-            assert await answer.text() == "now"
-        assert not any(task.done() for task in blocked[:16])
-        assert all(status == 200 for status, _, _ in await asyncio.gather(*blocked))
-        assert time.monotonic() - began < 8, "16 calls of 1 s each, side by side"
-
-
-async def test_b67_a_thread_bound_server_stays_in_its_thread(http):
-    async with served(OneThread) as (url, _):
-        jars = [(await post(http, f"{url}/seed_session", ROW))[2] for _ in range(8)]
-        calls = [post(http, f"{url}/sleep", {"seconds": 0.02}, jar) for jar in jars for _ in range(2)]
-        assert [value for _, value, _ in await asyncio.gather(*calls)] == [1] * 16
-        _, verdict, _ = await post(http, f"{url}/verify", {**ROW, "response": SAID}, jars[0])
-        assert verdict["reward"] == 1.0
-
-
-# 10.4: hooks
-
-
-class Measured(ResourcesServer):
-    def compute_metrics(self, tasks: Any) -> dict[str, Any]:
-        return {**passes(tasks), "per_task_metrics": [{"_ng_task_index": 0, "is_hard": True}]}
-
-    def get_key_metrics(self, agent_metrics: Any) -> dict[str, Any]:
-        return {"pass@2/accuracy": agent_metrics["pass@2/accuracy"]}
-
-    def compute_repeat_metrics(self, tasks: Any) -> dict[str, Any]:
-        return {"pass@1/accuracy": passes(tasks)["pass@1/accuracy"]}
-
-
-async def test_10_4_hooks_shape_the_aggregate(http):
-    rewards = {(0, 0): 1.0, (0, 1): 0.0, (1, 0): 0.0, (1, 1): 0.0}
-    rows = [
-        {"_ng_task_index": task, "_ng_rollout_index": rollout, "reward": reward}
-        for (task, rollout), reward in rewards.items()
-    ]
-    rows.append({"_ng_task_index": 1, "_ng_rollout_index": 2, "reward": 1.0, "mask_sample": True})
-    async with served(Measured) as (url, _):
-        _, answer, _ = await post(http, f"{url}/aggregate_metrics", {"verify_responses": rows})
-    assert answer["agent_metrics"]["pass@1/accuracy"] == 25.0
-    assert answer["agent_metrics"]["mean_across_repeats/pass@1/accuracy"] == 25.0
-    assert [entry["pass@1/accuracy"] for entry in answer["repeat_level_metrics"]] == [50.0, 0.0]
-    assert answer["group_level_metrics"][0]["is_hard"] is True
-    assert "is_hard" not in answer["group_level_metrics"][1]
-    assert answer["key_metrics"] == {
-        "pass@2/accuracy": 50.0,
-        "coverage/measured_rollouts": 4,
-        "coverage/masked_rollouts": 1,
-        "coverage/measured_tasks": 2,
-        "coverage/fully_masked_tasks": 0,
-    }
 
 
 @pytest.fixture(autouse=True)
