@@ -89,12 +89,18 @@ class RunPaths:
     runs/x_materialized_inputs.jsonl   expanded rows as sent, written before the first request
     runs/x_failures.jsonl              rollouts that failed, with their class
     runs/x_aggregate_metrics.json      one object per environment server
+    runs/x/                            what only gymctl writes; each file is described where it is written
     """
 
     rollouts: Path
 
     def _beside(self, suffix: str) -> Path:
         return self.rollouts.with_name(f"{self.rollouts.stem}{suffix}")
+
+    @property
+    def folder(self) -> Path:
+        name = self.rollouts.stem if self.rollouts.suffix else f"{self.rollouts.name}-run"
+        return self.rollouts.with_name(name)
 
     @property
     def inputs(self) -> Path:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
+from gymctl.cli import runs
 from gymctl.cli.eval_flags import DEFAULT_CONCURRENCY, EvalFlags
 from gymctl.cli.eval_input import default_output, request, sources, title
 from gymctl.cli.interrupts import Interrupts
@@ -186,6 +187,7 @@ class Evaluation:
         options = CollectOptions(concurrency, self._asked.task_timeout)
         deaths = served.stack.deaths() if served.stack is not None else None
         self._stopped = "stopped"
+        runs.register(run.paths.rollouts)
         try:
             with interrupts.draining() as drain:
                 async with following(run.tally, self._console):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 import uuid
 from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from gymctl.contract.servers import ServerTable
 from gymctl.errors import GymctlError, ServerError
 from gymctl.metrics.outcomes import Outcome, outcome
 from gymctl.metrics.tally import Tally
-from gymctl.rollouts.episodes import body, identify, record_of
+from gymctl.rollouts.episodes import body, identify, record_of, stamp
 from gymctl.rollouts.expand import rollout_id
 from gymctl.rollouts.failures import Death, Lost, blame, collector_bug, no_answer, request_failed
 from gymctl.rollouts.route import Route, Router, depends_on
@@ -134,9 +135,12 @@ class Collector:
         """Make one rollout and write down what became of it."""
         name = rollout_id(row)
         ROLLOUT.set(name)
-        self._tally.running[name] = asyncio.get_running_loop().time()
+        loop = asyncio.get_running_loop()
+        started_at, start = time.time(), loop.time()
+        self._tally.running[name] = start
         try:
             record, result, size = await self._outcome(line, row, name)
+            stamp(record, result, started_at, loop.time() - start)
             await self._store.append(record, size)
             self._tally.add(row, result, record)
         finally:

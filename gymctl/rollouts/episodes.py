@@ -8,6 +8,7 @@ from gymctl.contract.rollout import (
     ATTEMPT_INDEX,
     ENVIRONMENT_SERVER,
     JOIN_KEY,
+    OUTCOME,
     RESULT_TYPE,
     ROLLOUT_ID,
     ROLLOUT_INDEX,
@@ -16,6 +17,7 @@ from gymctl.contract.rollout import (
     is_materialized,
     rollout_key,
 )
+from gymctl.metrics.outcomes import Outcome
 from gymctl.rollouts.encoding import dumps, loads
 from gymctl.rollouts.failures import broken_answer, episode_failure, error_answer
 from gymctl.transport import Answer
@@ -63,6 +65,16 @@ def identify(record: Row, row: Row, name: str, server: str, implementation: str)
     record[ENVIRONMENT_SERVER] = server
     record[RESULT_TYPE] = implementation
     record[JOIN_KEY] = name
+
+
+def stamp(record: Row, outcome: Outcome, started_at: float, seconds: float) -> None:
+    """Say on the record how it was judged and when it ran: offline commands do not know the run's servers."""
+    record[OUTCOME] = {
+        "failure": outcome.failure,
+        "reason": outcome.reason,
+        "started_at": round(started_at, 3),
+        "seconds": round(seconds, 3),
+    }
 
 
 def _unpacked(answer: Answer, value: dict[str, Any]) -> Row:

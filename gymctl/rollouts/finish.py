@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from gymctl.contract.rollout import ENVIRONMENT_SERVER, Row, rollout_key
+from gymctl.contract.rollout import ENVIRONMENT_SERVER, OUTCOME, Row, rollout_key
 from gymctl.contract.servers import ServerTable
 from gymctl.errors import ServerError
 from gymctl.rollouts.encoding import dumps
@@ -21,6 +21,7 @@ _STRIPPED = frozenset(
         "ng_agent_observations",
         "ng_model_call_capture",
         "ng_trajectory",
+        OUTCOME,
     }
 )
 _KEPT_OF_RESPONSE = ("usage", "incomplete_details")
