@@ -14,7 +14,7 @@ JOIN_KEY = "gymctl_rollout_id"
 """On every record: the id under which the servers' log lines tell of this rollout."""
 OUTCOME = "gymctl_outcome"
 """On every record: `{"failure", "reason", "started_at", "seconds"}` as the collector saw it; `failure` is
-null or a class of metrics.outcomes, `started_at` counts seconds since 1970. An object, so that it is no column."""
+null or a class of metrics.outcomes, `started_at` is a Unix time. An object: no column of metrics."""
 FAILURE_CLASS = "_ng_failure_class"
 NO_PERSIST = "_ng_no_persist"
 MALFORMED_CALLS = "ng_malformed_tool_calls"
