@@ -29,6 +29,7 @@ SETTINGS = {
     "interleave_repeats": ("interleave_repeats", "--interleave-repeats"),
     "concurrency": ("num_samples_in_parallel", "--concurrency"),
     "agent": ("agent_name", "--agent"),
+    "prompt_config": ("prompt_config", "--prompt-config"),
     "temperature": ("responses_create_params.temperature", "--temperature"),
     "top_p": ("responses_create_params.top_p", "--top-p"),
     "max_output_tokens": ("responses_create_params.max_output_tokens", "--max-output-tokens"),
@@ -78,6 +79,10 @@ Concurrency = Annotated[
     ),
 ]
 Agent = Annotated[str | None, _setting("--agent", "-a", help="Send every row to this agent.")]
+PromptConfig = Annotated[
+    str | None,
+    _setting("--prompt-config", metavar="FILE.yaml", help="The prompt of rows that bring no input."),
+]
 Temperature = Annotated[float | None, _setting("--temperature", help="Overrides the rows' own.")]
 TopP = Annotated[float | None, _setting("--top-p", help="Overrides the rows' own.")]
 MaxOutputTokens = Annotated[int | None, _setting("--max-output-tokens", help="Overrides the rows' own.")]
@@ -105,6 +110,7 @@ def command(
     interleave_repeats: Interleave = None,
     concurrency: Concurrency = None,
     agent: Agent = None,
+    prompt_config: PromptConfig = None,
     temperature: Temperature = None,
     top_p: TopP = None,
     max_output_tokens: MaxOutputTokens = None,

@@ -7,26 +7,36 @@ import re
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from gymctl.config.checks.evaluation import EvaluationSettings, Written
 from gymctl.config.checks.pairing import WAIVER, is_waived
 from gymctl.config.model import Config, Dataset
+from gymctl.config.reading.roots import SearchRoots
 from gymctl.contract.servers import ServerTable
 from gymctl.errors import ConfigError, UsageError
 from gymctl.rollouts.dataset import Source
+from gymctl.rollouts.prompts import Prompt
 from gymctl.rollouts.route import Routing
 from gymctl.rollouts.run import RunRequest
+from gymctl.rollouts.skills import skills_ref
 
 SPLIT = "benchmark"
 """Which datasets are run when nobody says."""
 _LONGEST_NAME = 80
 
 
-def sources(config: Config | None, table: ServerTable, settings: EvaluationSettings) -> list[Source]:
-    """The file that is named as input, else the datasets of the split that the config declares."""
+def sources(
+    config: Config | None, table: ServerTable, settings: EvaluationSettings, roots: Sequence[Path]
+) -> list[Source]:
+    """The file that is named as input, else the datasets of the split that the config declares.
+
+    Datasets are read in the order of their names: the ids of tasks do not depend on that of a command line.
+    """
+    prompt = _prompt(settings.prompt_config, roots)
     if settings.input_jsonl_fpath is not None:
-        given = Path(settings.input_jsonl_fpath)
-        return [Source(_found(given, config), fallback=_fallback(config, table))]
+        given = found(settings.input_jsonl_fpath, roots)
+        return [Source(given, fallback=_fallback(config, table), prompt=prompt)]
     if config is None:
         raise UsageError("there are no rows to run", hint="name a benchmark, or a file: --input rows.jsonl")
     split = settings.split or SPLIT
@@ -35,13 +45,19 @@ def sources(config: Config | None, table: ServerTable, settings: EvaluationSetti
         raise UsageError(
             f"this configuration declares no dataset of type {split}", hint=_hint(config.datasets)
         )
+    chosen.sort(key=lambda dataset: (dataset.declared_by, dataset.name))
     return [
-        Source(_path(dataset), repeats=dataset.num_repeats, declared_by=dataset.declared_by)
+        Source(
+            existing(dataset),
+            repeats=dataset.num_repeats,
+            declared_by=dataset.declared_by,
+            prompt=prompt or _prompt(dataset.settings.get("prompt_config"), roots),
+        )
         for dataset in chosen
     ]
 
 
-def request(written: Written, rows: Sequence[Source], output: Path) -> RunRequest:
+def request(written: Written, rows: Sequence[Source], output: Path, roots: Sequence[Path]) -> RunRequest:
     """What is to be run, in the words of `rollouts`."""
     settings = written.settings
     routing = Routing(
@@ -61,6 +77,7 @@ def request(written: Written, rows: Sequence[Source], output: Path) -> RunReques
         params=settings.responses_create_params,
         is_seeded=settings.num_repeats_add_seed,
         is_interleaved=settings.interleave_repeats,
+        skills=None if settings.skills is None else _skills(settings.skills.path, roots),
         where=written.where,
     )
 
@@ -90,14 +107,31 @@ def _suffixes() -> Iterable[str]:
         yield f"-{number}"
 
 
-def _found(given: Path, config: Config | None) -> Path:
+def found(name: str, roots: Sequence[Path]) -> Path:
     """As it stands, else below the search roots."""
-    if given.exists() or given.is_absolute() or config is None:
+    given = Path(name)
+    if given.exists() or given.is_absolute():
         return given
-    return next((root / given for root in config.search_roots if (root / given).is_file()), given)
+    return next((root / given for root in roots if (root / given).exists()), given)
 
 
-def _path(dataset: Dataset) -> Path:
+def search_roots(config: Config | None, search_dir: Sequence[str]) -> Sequence[Path]:
+    """The folders below which relative names are looked for; without a configuration those of the flags."""
+    if config is not None:
+        return config.search_roots
+    return SearchRoots.of(Path.cwd(), os.environ, search_dir).folders
+
+
+def _prompt(name: str | None, roots: Sequence[Path]) -> Prompt | None:
+    return None if name is None else Prompt.read(found(name, roots), name)
+
+
+def _skills(name: str, roots: Sequence[Path]) -> dict[str, Any]:
+    return skills_ref(found(name, roots).resolve())
+
+
+def existing(dataset: Dataset) -> Path:
+    """The file of a dataset. Raises ConfigError when it was never made."""
     if dataset.path is not None:
         return dataset.path
     hint = f"make it: python {dataset.prepare_script}" if dataset.prepare_script else "check `jsonl_fpath`"

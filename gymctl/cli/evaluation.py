@@ -12,7 +12,7 @@ from typing import cast
 
 from gymctl.cli import runs
 from gymctl.cli.eval_flags import DEFAULT_CONCURRENCY, EvalFlags
-from gymctl.cli.eval_input import default_output, request, sources, title
+from gymctl.cli.eval_input import default_output, request, search_roots, sources, title
 from gymctl.cli.interrupts import Interrupts
 from gymctl.cli.output import Console, reporter
 from gymctl.cli.progress import following
@@ -148,12 +148,13 @@ class Evaluation:
     def _prepare(self, table: ServerTable) -> Run:
         """Rows, routes and output, all before the first side effect."""
         settings, chosen = self._settings, self._asked.selection
-        rows = sources(self._config, table, settings)
+        roots = search_roots(self._config, chosen.search_dir)
+        rows = sources(self._config, table, settings, roots)
         names = (*chosen.benchmark, *chosen.environment, *chosen.resources_server)
         self._title = title(self._config, names, settings)
         named = settings.output_jsonl_fpath
         output = Path(named) if named is not None else default_output(self._title)
-        run = Run.prepare(request(self._written, rows, output), table)
+        run = Run.prepare(request(self._written, rows, output, roots), table)
         for notice in run.summary.notices():
             self._console.insist(f"warning: {notice}")
         return run

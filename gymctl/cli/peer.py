@@ -37,6 +37,7 @@ SETTINGS = {
     "--num-repeats": "--repeats",
     "--concurrency": "--concurrency",
     "--agent": "--agent",
+    "--prompt-config": "--prompt-config",
     "--temperature": "--temperature",
     "--top-p": "--top-p",
     "--max-output-tokens": "--max-output-tokens",
@@ -50,11 +51,9 @@ SWITCHES = {
 }
 """The peer's flags without one, and what we call them."""
 NOT_YET = {
-    "prompt_config": "--prompt-config",
     "resume_from_cache": "--resume",
     "health_check_workers": "--health-check-workers",
     "health_check_ignored_checks": "--health-check-ignore",
-    "skills": None,
     "count_failure_classes_as_zero": None,
     "count_missing_rollouts_as_zero": None,
     "rollout_collection_driver": None,

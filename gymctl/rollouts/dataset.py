@@ -14,6 +14,7 @@ from gymctl.contract.episodes import ROLLOUT_ID as ROLLOUT_ID_PATTERN
 from gymctl.contract.rollout import ROLLOUT_ID, TASK_INDEX, Row, is_materialized
 from gymctl.errors import ConfigError, UsageError
 from gymctl.rollouts.encoding import loads
+from gymctl.rollouts.prompts import Prompt
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -29,6 +30,8 @@ class Source:
     """The instance whose `datasets:` lists this file. Its rows get this `task_source`, no `agent_ref`."""
     fallback: str | None = None
     """`task_source` of rows that name neither agent nor source (a file given on the command line)."""
+    prompt: Prompt | None = None
+    """Makes the `input` of the rows, which bring none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +101,7 @@ def _read_file(source: Source) -> Iterator[SourceRow]:
                 line = line.removeprefix(_BOM)
             if line.strip():
                 yield SourceRow(
-                    row=_parse(line, f"{source.path}:{number}"),
+                    row=_parse(line, f"{source.path}:{number}", has_prompt=source.prompt is not None),
                     path=source.path,
                     line=number,
                     source=source,
@@ -111,7 +114,7 @@ def _is_stream(path: Path) -> bool:
     return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
-def _parse(line: bytes, where: str) -> Row:
+def _parse(line: bytes, where: str, *, has_prompt: bool) -> Row:
     try:
         row = loads(line)
     except json.JSONDecodeError as error:
@@ -124,13 +127,13 @@ def _parse(line: bytes, where: str) -> Row:
         raise ConfigError(f"this line cannot be read: {error}", where=where) from None
     if not isinstance(row, dict):
         raise ConfigError(f"a row must be a JSON object, found {_json_type(row)}", where=where)
-    problem = _problem(row)
+    problem = _problem(row, has_prompt=has_prompt)
     if problem:
         raise ConfigError(problem, where=where)
     return row
 
 
-def _problem(row: Row) -> str | None:
+def _problem(row: Row, *, has_prompt: bool) -> str | None:
     """What a row lacks, or None."""
     task = row.get(TASK_INDEX)
     if task is not None and (isinstance(task, bool) or not isinstance(task, int) or task < 0):
@@ -143,9 +146,12 @@ def _problem(row: Row) -> str | None:
     if is_materialized(row):
         return None
     params = row.get("responses_create_params")
+    if params is None and has_prompt:
+        params = {}
     if not isinstance(params, dict):
         return f"a row needs `responses_create_params` (an object), found {_json_type(params)}"
-    if not isinstance(params.get("input"), (str, list)):
+    is_input = isinstance(params.get("input"), (str, list))
+    if not is_input and not (has_prompt and params.get("input") is None):
         return "`responses_create_params` needs `input` (text or a list of messages)"
     reference = row.get("agent_ref")
     if reference is not None and not (isinstance(reference, dict) and isinstance(reference.get("name"), str)):

@@ -15,6 +15,7 @@ from gymctl.contract.rollout import (
     ENVIRONMENT_SERVER,
     ROLLOUT_ID,
     ROLLOUT_INDEX,
+    SKILLS,
     TASK_INDEX,
     Row,
     is_materialized,
@@ -22,6 +23,7 @@ from gymctl.contract.rollout import (
 )
 from gymctl.errors import ConfigError
 from gymctl.rollouts.dataset import Source, SourceRow, check_limit, read
+from gymctl.rollouts.prompts import Prompt
 from gymctl.rollouts.repeats import Repeats, seeded
 from gymctl.rollouts.route import Route, Router, Where, named_agent, nowhere
 from gymctl.rollouts.summary import PlanSummary, check_names
@@ -77,6 +79,8 @@ class Plan:
     """Each rollout is sent its own index as a seed."""
     is_interleaved: bool = False
     """Every task's first rollout comes before any second one."""
+    skills: Mapping[str, Any] | None = None
+    """`skills_ref` of every row."""
     where: Where = nowhere
 
     def __post_init__(self) -> None:
@@ -115,10 +119,11 @@ class Plan:
             yield from self._copies(planned, counters, _raise)
 
     def _planned(self, on_problem: OnProblem) -> Iterator[_Planned]:
-        tasks: dict[tuple[str | None, bytes], int] = {}
+        tasks: dict[tuple[str | None, Prompt | None, bytes], int] = {}
         repeats = Repeats.of(self.repeats)
         for position, source_row in enumerate(read(self.sources, self.limit)):
-            identity = (source_row.source.declared_by, source_row.fingerprint)
+            source = source_row.source
+            identity = (source.declared_by, source.prompt, source_row.fingerprint)
             first = tasks.setdefault(identity, position)
             try:
                 row = self._prepared(source_row)
@@ -133,7 +138,7 @@ class Plan:
             if (server := self.router.chosen_server(row)) is not None:
                 row[ENVIRONMENT_SERVER] = server
             counts = (repeats.count(route.agent, key) for route in routes)
-            times = source_row.source.repeats
+            times = source.repeats
             targets = tuple(
                 (route, None if count is None else count * times)
                 for route, count in zip(routes, counts, strict=True)
@@ -170,16 +175,30 @@ class Plan:
         row, source = dict(source_row.row), source_row.source
         row.pop(ATTEMPT_INDEX, None)
         if is_materialized(row):
-            if self.params or self.is_seeded:
-                what = "sampling settings" if self.params else "`num_repeats_add_seed`"
-                raise ConfigError(f"{what} cannot change a row that names a taskset")
+            self._leave_alone(source)
             return row
+        if source.prompt is not None:
+            row = source.prompt.applied(row)
+        if self.skills is not None:
+            row[SKILLS] = self.skills
         if source.declared_by is not None:
             row.pop("agent_ref", None)
             row["task_source"] = source.declared_by
         elif source.fallback is not None and self.router.key(row) is None:
             row["task_source"] = source.fallback
         return row
+
+    def _leave_alone(self, source: Source) -> None:
+        """A materialized row is its server's own; nothing of it may be changed."""
+        settings = (
+            (self.params, "sampling settings"),
+            (self.is_seeded, "`num_repeats_add_seed`"),
+            (self.skills, "`skills`"),
+            (source.prompt, "`prompt_config`"),
+        )
+        for is_set, what in settings:
+            if is_set:
+                raise ConfigError(f"{what} cannot change a row that names a taskset")
 
     def _note(self, planned: _Planned, summary: PlanSummary) -> None:
         own = named_agent(planned.row)

@@ -42,6 +42,8 @@ class RunRequest:
     params: Mapping[str, Any] = field(default_factory=dict)
     is_seeded: bool = False
     is_interleaved: bool = False
+    skills: Mapping[str, Any] | None = None
+    """`skills_ref` of every row."""
     where: Where = nowhere
     """Who wrote a setting, for errors."""
 
@@ -82,6 +84,7 @@ class Run:
             params=request.params,
             is_seeded=request.is_seeded,
             is_interleaved=request.is_interleaved,
+            skills=request.skills,
             where=request.where,
         )
         summary = plan.check()

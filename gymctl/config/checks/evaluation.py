@@ -130,8 +130,6 @@ class EvaluationSettings(BaseModel):
 
 KEYS = tuple(EvaluationSettings.model_fields)
 NOT_OBEYED: Mapping[str, object] = {
-    "prompt_config": None,
-    "skills": None,
     "resume_from_cache": False,
     "health_check_workers": None,
     "health_check_ignored_checks": [],

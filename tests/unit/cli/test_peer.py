@@ -64,7 +64,6 @@ def test_a_command_of_the_peer_is_one_of_ours(peer: str, ours: str) -> None:
         ("env start --json", "unrecognized arguments: --json", None),
         ("env status +k=1", "takes no settings, got `+k`", None),
         ("eval run --resume", "`--resume` is not supported yet", None),
-        ("eval run +skills.path=s", "`skills.path` is not supported yet", None),
         ("env start --config", "expected one argument", None),
     ],
 )

@@ -105,8 +105,6 @@ def test_settings_of_an_evaluation_are_checked_too(judges) -> None:
     judges.write("run.yaml", "limit: x\nnum_repeats: 0\n")
     found = report(judges, "run.yaml")
     assert [error.where for error in found.errors] == ["run.yaml:1:1", "run.yaml:2:1"]
-    judges.write("run.yaml", "skills: {path: s}\n")
-    assert report(judges, "run.yaml").warnings[-1] == "`skills` (run.yaml:1:10) is not obeyed yet"
 
 
 def test_settings_of_an_evaluation_are_told_with_everything_else(judges) -> None:

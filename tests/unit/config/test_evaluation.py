@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gymctl.config.checks import evaluation
 from gymctl.config.checks.evaluation import KEYS, NOT_OBEYED, EvaluationSettings, Flag, Written, read
 from gymctl.config.sources import Selection, bare
 from gymctl.config.telling.explain import explain
@@ -212,12 +213,11 @@ def test_admission_bounds_concurrency_too(settings) -> None:
     assert written.settings.concurrency == 3
 
 
-def test_what_is_not_obeyed_is_named_with_its_place(settings) -> None:
-    written = settings("prompt_config: p.yaml\nroute_failures_to_sidecar: false\nresume_from_cache: true\n")
-    assert written.warnings == (
-        "`prompt_config` (a.yaml:1:1) is not obeyed yet",
-        "`resume_from_cache` (a.yaml:3:1) is not obeyed yet",
-        "`route_failures_to_sidecar` (a.yaml:2:1) is not obeyed yet",
+def test_what_is_not_obeyed_is_named_with_its_place(settings, monkeypatch) -> None:
+    monkeypatch.setattr(evaluation, "NOT_OBEYED", {"prompt_config": None, "upload_rollouts": True})
+    assert settings("split: train\nprompt_config: p.yaml\nupload_rollouts: false\n").warnings == (
+        "`prompt_config` (a.yaml:2:1) is not obeyed yet",
+        "`upload_rollouts` (a.yaml:3:1) is not obeyed yet",
     )
 
 
