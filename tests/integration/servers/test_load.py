@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
+from fakes.contract import free_port
+from fakes.own_process import own_process
 
 from gymctl.contract.part import Pool
 from gymctl.servers import ResourcesServer
@@ -65,3 +68,45 @@ async def test_2000_sessions_at_once_keep_apart_and_leave_nothing(calls: Transpo
         async with asyncio.timeout(4 * IDLE_SECONDS + 10):
             while len(server.sessions):  # noqa: ASYNC110 - the server's own sweep is what we wait for
                 await asyncio.sleep(0.05)
+
+
+async def test_memory_does_not_keep_what_sessions_held(calls: Transport, tmp_path: Path) -> None:
+    """As resident memory of a process of its own. 4,000 open sessions hold 3.3 MB, 4,000 ended ones 1 MB:
+    their ids, which answer a late call."""
+    settings = {"session_idle_seconds": IDLE_SECONDS}
+    part = make_part("counter", "resources_servers", "counter", settings)
+    part = part.model_copy(update={"bind_port": free_port()})
+    file = tmp_path / "part.json"
+    async with own_process(part, COUNTER, Path(sys.executable), file, calls) as url:
+
+        async def rollout(number: int) -> None:
+            identity = {"resources_session_id": f"s-{number}", "episode_id": EPISODE}
+            task = {"task_id": {"taskset": "c", "task_id": "1"}, "task_data": {"initial_count": number}}
+            body = orjson.dumps({**identity, **task})
+            jar = (await calls.call("POST", f"{url}/seed_session", body)).cookies
+            for amount in (number, 1, 1):
+                body = orjson.dumps({"amount": amount})
+                await calls.call("POST", f"{url}/increment_counter", body, cookies=jar)
+            value = await calls.call("POST", f"{url}/get_counter_value", b"{}", cookies=jar)
+            assert value.json() == {"count": 2 * number + 2}
+            if number % 2:  # the others are abandoned
+                await calls.call("POST", f"{url}/close_session", orjson.dumps(identity))
+
+        held: list[float] = []
+        for first in range(0, 3 * SESSIONS, SESSIONS):
+            await asyncio.gather(*(rollout(number) for number in range(first, first + SESSIONS)))
+            await asyncio.sleep(2 * IDLE_SECONDS + 1)
+            held.append(resident(file))
+        assert held[2] - held[0] < 2.2, held
+
+
+def resident(part: Path) -> float:
+    """Megabytes that the server with this part file has in memory."""
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if str(part).encode() in (process / "environ").read_bytes():
+                status = (process / "status").read_text()
+                return int(status.split("VmRSS:")[1].split()[0]) / 1024
+        except OSError:
+            continue  # it has just ended, or is not ours
+    raise LookupError(part)

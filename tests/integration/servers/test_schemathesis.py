@@ -1,8 +1,4 @@
-"""Bodies that nobody would think of, made from the OpenAPI of every built-in server: no bug answers, no hang.
-
-Left out: `llama_cpp_model`, which would answer each of them with a real model; what it checks of a body is
-its base class's doing, as it is for the other model servers.
-"""
+"""Bodies that nobody would think of, made from the OpenAPI of every built-in server: no bug, no hang."""
 
 from __future__ import annotations
 
@@ -80,6 +76,10 @@ PROCESSES: dict[str, tuple[Selection, dict[str, Any]]] = {
     "responses_api_agents/openai_agents_agent": (
         Selection(benchmark=("weather",), agent_type="openai_agents_agent", model_type="scripted_model"),
         {**MODEL, **RESOURCES, "max_turns": 2},
+    ),
+    "responses_api_models/llama_cpp_model": (
+        Selection(model_type="llama_cpp_model"),
+        {"context": 128, "parallel": 2, "threads": 1},  # a real model: short answers, whatever is asked
     ),
 }
 """Servers with packages that only an environment of their own has."""
