@@ -1,0 +1,288 @@
+"""Score saved rollouts again (CONTRACT 11, `reverify`): `POST /verify` with the old answer, no generation.
+
+A verifier that reads only the request says so (`GET /reverify_mode`: stateless). Any other may look at a
+session that is long gone, so its new scores are only made when that is asked for.
+
+plan       who verifies which rollout; nothing sent to `/verify`, nothing written
+run        bounded workers, one request each; a record as a rollout gets it, a failure where none came
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from gymctl.contract.rollout import (
+    ATTEMPT_INDEX,
+    ENVIRONMENT_SERVER,
+    FAILURE_CLASS,
+    JOIN_KEY,
+    RESULT_TYPE,
+    ROLLOUT_ID,
+    ROLLOUT_INDEX,
+    TASK_INDEX,
+    Row,
+    is_materialized,
+    rollout_key,
+)
+from gymctl.contract.servers import ServerTable
+from gymctl.errors import ConfigError, RunError, ServerError
+from gymctl.metrics.aggregate import MASK
+from gymctl.metrics.outcomes import Outcome, outcome
+from gymctl.rollouts.encoding import dumps, loads
+from gymctl.rollouts.failures import broken_answer, error_answer, no_answer
+from gymctl.rollouts.saved import Key, SavedRun
+from gymctl.transport import ROLLOUT, Answer, Transport, TransportError
+
+STATELESS = "stateless"
+JUDGE_CLASSES = frozenset({"judge_failed", "judge_invalid", "judge_unparseable", "invalid_judge_response"})
+_IDENTITY = (
+    *(TASK_INDEX, ROLLOUT_INDEX, ATTEMPT_INDEX, ROLLOUT_ID, ENVIRONMENT_SERVER, RESULT_TYPE, JOIN_KEY),
+    *("agent_ref", "task_source", "skills_ref", "_ng_task_id"),
+)
+_REFUSED_SECONDS = 10.0
+
+
+class Sink(Protocol):
+    """Where new records go: whole or not at all."""
+
+    def write(self, record: Row) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One rollout to be scored again."""
+
+    key: Key
+    old: Row
+    before: Outcome
+    verifier: str
+    body: bytes
+
+    @property
+    def name(self) -> str:
+        return str(self.old.get(JOIN_KEY) or f"{self.key[0]}-{self.key[1]}")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A rollout and its two rewards."""
+
+    name: str
+    before: float
+    after: float
+
+
+@dataclass(slots=True)
+class Changes:
+    """What the new scores changed."""
+
+    same: int = 0
+    gained: list[Change] = field(default_factory=list)
+    lost: list[Change] = field(default_factory=list)
+    failed: Counter[str] = field(default_factory=Counter)
+    """New verdicts that did not come, by reason."""
+    rescued: int = 0
+    """Rollouts without a score that have one now."""
+
+    def add(self, name: str, before: Outcome, after: Outcome) -> None:
+        if after.reward is None:
+            self.failed[f"{after.failure}: {after.reason}"] += 1
+        elif before.reward is None:
+            self.rescued += 1
+        elif after.reward == before.reward:
+            self.same += 1
+        else:
+            kept = self.gained if after.reward > before.reward else self.lost
+            kept.append(Change(name, before.reward, after.reward))
+
+
+class Reverification:
+    """All cases of one saved run against one server table."""
+
+    def __init__(self, run: SavedRun, table: ServerTable, *, only_judge_failed: bool = False) -> None:
+        self._run = run
+        self._table = table
+        self._only_judge_failed = only_judge_failed
+        self.without_response = 0
+        """Rollouts that were passed over: there is no answer to score."""
+        self.changes = Changes()
+
+    def verifiers(self) -> dict[str, str]:
+        """Environment server -> the resources server that scores its rollouts. Raises ConfigError."""
+        found: dict[str, str] = {}
+        for case in self.cases():
+            found[str(case.old.get(ENVIRONMENT_SERVER))] = case.verifier
+        return found
+
+    def cases(self) -> Iterator[Case]:
+        """Raises ConfigError for a rollout without an input row, or without a verifier."""
+        self.without_response = 0
+        rows = InputRows(self._run)
+        for old, before in self._chosen():
+            key = rollout_key(old)
+            if not isinstance(old.get("response"), Mapping):
+                self.without_response += 1
+                continue
+            row = rows[key]
+            verifier = verifier_of(row, old, self._table)
+            yield Case(key, old, before, verifier, dumps({**_request(row), "response": old["response"]}))
+
+    def _chosen(self) -> Iterator[tuple[Row, Outcome]]:
+        """Of the failures only what a judge has spoiled: the others have no answer worth a verdict."""
+        for rollout in self._run.rollouts():
+            if is_judge_failed(rollout.record) or not (self._only_judge_failed or rollout.is_failure_line):
+                yield rollout.record, rollout.outcome
+
+    async def check_modes(self, transport: Transport, *, is_forced: bool) -> bool:
+        """Whether all verifiers are stateless; RunError when one is not and nobody insists."""
+        modes: dict[str, str] = {}
+        for verifier in sorted(set(self.verifiers().values())):
+            modes[verifier] = await _mode(transport, self._table[verifier].url, verifier)
+        others = {name: mode for name, mode in modes.items() if mode != STATELESS}
+        if others and not is_forced:
+            told = ", ".join(f"`{name}` ({mode})" for name, mode in others.items())
+            raise RunError(
+                f"a verifier may need the session that a rollout had: {told}",
+                where=str(self._run.paths.rollouts),
+                hint="--force scores anyway, into a file whose name begins with unsafe_",
+            )
+        return not others
+
+    async def run(self, transport: Transport, sink: Sink, *, concurrency: int, done: frozenset[Key]) -> int:
+        """Verify everything that is not in `done`; returns how many. RunError: the disk is full."""
+        cases = (case for case in self.cases() if case.key not in done)
+        count = 0
+
+        async def work() -> None:
+            nonlocal count
+            for case in cases:
+                record = await self._verified(transport, case)
+                sink.write(record)
+                count += 1
+                self.changes.add(case.name, case.before, outcome(record))
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(concurrency):
+                group.create_task(work())
+        return count
+
+    async def _verified(self, transport: Transport, case: Case) -> Row:
+        ROLLOUT.set(case.name)
+        url = f"{self._table[case.verifier].url}/verify"
+        try:
+            record = _record(
+                await transport.call("POST", url, case.body, retry_seconds=_REFUSED_SECONDS), case
+            )
+        except TransportError as error:
+            record = no_answer(error)
+        if record.get(FAILURE_CLASS) is not None:
+            record.setdefault("_ng_failure_stage", "verification")
+        record.update((name, case.old[name]) for name in _IDENTITY if name in case.old)
+        return record
+
+
+def is_judge_failed(record: Row) -> bool:
+    """Whether an answer is there and only its judge gave none that could be used (CONTRACT 5.5)."""
+    if record.get(FAILURE_CLASS) is not None:
+        return record[FAILURE_CLASS] in JUDGE_CLASSES
+    return bool(record.get(MASK)) and record.get("failure_kind") in JUDGE_CLASSES
+
+
+class InputRows:
+    """The rows of a run by key, read from the file when they are asked for: only their places are kept."""
+
+    def __init__(self, run: SavedRun) -> None:
+        self._path = run.paths.inputs
+        self._places: dict[Key, tuple[int, int]] = {}
+        offset = 0
+        if not run.has_inputs:
+            raise ConfigError(
+                "the inputs of this run are gone", where=str(self._path), hint="name them with --inputs"
+            )
+        with self._path.open("rb") as file:
+            for line in file:
+                if line.strip():
+                    self._places[rollout_key(loads(line))] = offset, len(line)
+                offset += len(line)
+
+    def __getitem__(self, key: Key) -> Row:
+        place = self._places.get(key)
+        if place is None:
+            raise ConfigError(
+                f"rollout {key[0]}-{key[1]} has no row among the inputs",
+                where=str(self._path),
+                hint="inputs and rollouts must be of one run",
+            )
+        with self._path.open("rb") as file:
+            file.seek(place[0])
+            return loads(file.read(place[1]))
+
+
+def verifier_of(row: Row, record: Row, table: ServerTable) -> str:
+    """The row's task source if it is one, else what the environment server fronts, else the agent's."""
+    source = row.get("task_source") or record.get("task_source")
+    if isinstance(source, str) and source in table and table[source].kind == "resources_servers":
+        return source
+    agent = record.get("agent_ref")
+    agent = agent.get("name") if isinstance(agent, Mapping) else None
+    names = [record.get(ENVIRONMENT_SERVER), agent]
+    for name in names:
+        if not isinstance(name, str) or name not in table:
+            continue
+        references = table[name].references
+        found = references.get("resources_server")
+        behind = references.get("agent_server")
+        if found is None and behind is not None and behind in table:
+            found = table[behind].references.get("resources_server")
+        if found is not None and found in table:
+            return found
+    raise ConfigError(
+        f"no resources server here verifies rollout {record.get(JOIN_KEY) or rollout_key(record)}",
+        where=f"environment server `{names[0]}`, agent `{names[1]}`",
+        hint="name the configuration that made the run",
+    )
+
+
+def _request(row: Row) -> Row:
+    """The row as `/verify` gets it: task fields at the top, without what only the collector needs."""
+    fields: Mapping[str, Any] = row["task_input"] if is_materialized(row) else row
+    return {key: value for key, value in fields.items() if not key.startswith("_ng_")}
+
+
+def _record(answer: Answer, case: Case) -> Row:
+    if answer.is_error:
+        return error_answer(answer)
+    try:
+        value = loads(answer.body)
+    except (ValueError, RecursionError) as error:
+        return broken_answer(answer, f"the answer is not JSON: {type(error).__name__}")
+    if not isinstance(value, dict):
+        return broken_answer(answer, "the answer is not a JSON object")
+    record: Row = value
+    record.setdefault("response", case.old["response"])
+    return record
+
+
+async def _mode(transport: Transport, url: str, verifier: str) -> str:
+    try:
+        answer = await transport.call(
+            "GET", f"{url}/reverify_mode", timeout=30, retry_seconds=_REFUSED_SECONDS
+        )
+    except TransportError as error:
+        raise ServerError(
+            f"the verifier `{verifier}` does not answer",
+            where=url,
+            hint="gymctl ps shows what is running",
+            details=[error.detail],
+        ) from error
+    if answer.is_error:
+        return "unknown"
+    try:
+        mode = answer.json()
+    except ValueError:
+        return "unknown"
+    return mode if isinstance(mode, str) else "unknown"
