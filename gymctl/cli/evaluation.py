@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import resource
-from collections.abc import AsyncIterator
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
@@ -16,20 +12,17 @@ from gymctl.cli.eval_input import default_output, request, search_roots, sources
 from gymctl.cli.interrupts import Interrupts
 from gymctl.cli.output import Console, reporter
 from gymctl.cli.progress import following
+from gymctl.cli.serving import Served, Serving
 from gymctl.cli.table import RunFacts, file_lines, result_json, result_lines
 from gymctl.config.checks.evaluation import Written
 from gymctl.config.model import Config
 from gymctl.config.tree.masking import redact
 from gymctl.contract.part import Pool
-from gymctl.contract.servers import HEAD_PORT, ServerTable
-from gymctl.errors import EngineError, GymctlError, Interrupted, PrerequisiteError, RunError, ServerError
-from gymctl.paths import ProjectPaths
+from gymctl.contract.servers import ServerTable
+from gymctl.errors import GymctlError, Interrupted, RunError, ServerError
 from gymctl.rollouts.collect import CollectOptions
-from gymctl.rollouts.head import server_table
 from gymctl.rollouts.run import Run
-from gymctl.runtime import attach, lock
-from gymctl.runtime.stack import RuntimeChoice, Stack
-from gymctl.runtime.up import bring_up, use_of
+from gymctl.runtime.stack import RuntimeChoice
 from gymctl.transport import Transport
 
 SCRIPTED = "scripted_model"
@@ -38,14 +31,6 @@ _DESCRIPTORS_PER_ROLLOUT = 2
 _SPARE_DESCRIPTORS = 256
 """For files, logs, pipes, and connections that just close."""
 _SHOWN_REASONS = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Served:
-    """The servers of a run. `stack` is None when only a head is known."""
-
-    table: ServerTable
-    stack: Stack | None
 
 
 class Evaluation:
@@ -59,6 +44,14 @@ class Evaluation:
         self._concurrency = written.settings.concurrency or DEFAULT_CONCURRENCY
         self._console = console
         self._config = config
+        self._serving = Serving(
+            config,
+            asked.override,
+            console,
+            runtime=cast(RuntimeChoice, asked.runtime),
+            concurrency=self._concurrency,
+            is_kept_up=asked.is_kept_up,
+        )
         self._title = ""
         self._is_scripted = False
         self._stopped: str | None = None
@@ -68,7 +61,7 @@ class Evaluation:
         """Everything. Raises the error that the exit code stands for, after the result was shown."""
         pool = Pool(limit=0, limit_per_host=0)
         async with Transport(pool) as transport:
-            found = None if self._asked.is_serving else await self._running(transport)
+            found = None if self._asked.is_serving else await self._serving.running(transport)
             run = self._prepare(self._planned_table() if found is None else found.table)
             try:
                 problem = await self._serve_and_collect(run, transport, found, interrupts)
@@ -163,7 +156,7 @@ class Evaluation:
         self, run: Run, transport: Transport, found: Served | None, interrupts: Interrupts
     ) -> GymctlError | None:
         """Returns what went wrong after the rollouts were made: they are still worth showing."""
-        async with self._served(found, interrupts) as served:
+        async with self._serving.served(found, interrupts) as served:
             if not self._asked.is_json and self._settings.output_jsonl_fpath is None:
                 reporter(self._console, served.table.servers).step("output", str(run.paths.rollouts))
             self._is_scripted = _is_scripted(run, served.table)
@@ -199,81 +192,9 @@ class Evaluation:
             elif run.lost:
                 self._stopped = f"{run.lost[0].server} was lost"
 
-    @asynccontextmanager
-    async def _served(self, found: Served | None, interrupts: Interrupts) -> AsyncIterator[Served]:
-        """The servers: those that run already, or started here and taken down at the end."""
-        if found is not None:
-            with _shared(found.stack) if found.stack is not None else nullcontext():
-                yield found
-            return
-        assert self._config is not None
-        with use_of(self._config.project) as use:
-            async with self._started(self._config, use, interrupts) as served:
-                yield served
-
-    @asynccontextmanager
-    async def _started(self, asked: Config, use: lock.Use, interrupts: Interrupts) -> AsyncIterator[Served]:
-        was_up = await asyncio.to_thread(_already_up, asked.project)
-        is_left_over = was_up is not None and use.is_alone and use.signed_by == "eval"
-        if is_left_over:
-            self._console.say(f"  {asked.project} was left running by an evaluation that was killed")
-        is_ours = was_up is None or is_left_over
-        if is_ours:
-            use.sign("eval")
-        stack = await bring_up(
-            asked,
-            choice=cast(RuntimeChoice, self._asked.runtime),
-            reporter=reporter(self._console, asked.servers),
-            concurrency=self._concurrency,
-            use=use,
-            is_head_movable=True,
-        )
-        if not is_ours:
-            use.share()
-        try:
-            yield Served(stack.table, stack)
-        finally:
-            if not is_ours:
-                # Servers that had to be started anew are children of ours; they must not end with us.
-                await interrupts.shielded(stack.release())
-                self._console.say(f"project {stack.project} was up before and stays up")
-            elif self._asked.is_kept_up:
-                await interrupts.shielded(stack.release())
-                use.sign("up")
-                self._console.say(f"project {stack.project} stays up; stop it: gymctl down {stack.project}")
-            else:
-                await interrupts.shielded(stack.down())
-
-    async def _running(self, transport: Transport) -> Served:
-        """What --no-serve means: the selected project, the head that is named, or the only one here."""
-        config, port = self._config, self._asked.override("head_server.port")
-        names = [] if port else [project.project for project in attach.projects()]
-        if config is not None:
-            names = [config.project]
-        stack = await asyncio.to_thread(attach.running, names[0]) if len(names) == 1 else None
-        if stack is not None:
-            return Served(stack.table, stack)
-        host = self._asked.override("head_server.host") or "127.0.0.1"
-        head = f"http://{host}:{port or HEAD_PORT}"
-        if config is not None:
-            head = f"http://{config.head_host}:{config.head_port}"
-        return Served(await server_table(transport, head), None)
-
     def _planned_table(self) -> ServerTable:
         assert self._config is not None
         return ServerTable.from_document(self._config.document)
-
-
-def _shared(stack: Stack) -> AbstractContextManager[None]:
-    return lock.shared(ProjectPaths.of(stack.project).use)
-
-
-def _already_up(project: str) -> Stack | None:
-    """The project when somebody started it before us; an engine that is gone took its containers along."""
-    try:
-        return attach.running(project)
-    except (EngineError, PrerequisiteError):
-        return None
 
 
 def _is_scripted(run: Run, table: ServerTable) -> bool:
