@@ -11,7 +11,7 @@ Each is mounted at its own path, so that one configuration holds in containers a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -34,6 +34,19 @@ def mounts(server: str, settings: Mapping[str, Any]) -> tuple[Mount, ...]:
         return ()
     paths = [_checked(server, value) for value in settings[KEY]]
     return tuple(Mount(source=path, target=path) for path in dict.fromkeys(paths))
+
+
+def captures(folders: Iterable[str]) -> tuple[Mount, ...]:
+    """The folders in which a model server records its calls: writable, at their own place, so that what the
+    server writes is what the host reads. Raises ConfigError for a place that the image needs."""
+    for folder in folders:
+        if ".." in folder.split("/") or folder in RESERVED:
+            raise ConfigError(
+                f"model calls cannot be recorded in {folder}: it is mounted at its own place",
+                where="model_call_capture_dir",
+                hint="name a folder of its own, such as /data/calls",
+            )
+    return tuple(Mount(source=folder, target=folder, read_only=False) for folder in folders)
 
 
 def _checked(server: str, value: object) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gymctl.compose.addresses import HEAD_HOST_VIEW_PORT, HOST_GATEWAY, published_host
 from gymctl.compose.limits import Limits, limits
 from gymctl.compose.model import Healthcheck, Logging, Mount, Network, Port, Project, Service
-from gymctl.compose.mounts import mounts
+from gymctl.compose.mounts import captures, mounts
 from gymctl.compose.names import HEAD, service_names
 from gymctl.config.model import Config
 from gymctl.contract.part import PART_PATH, SERVER_PORT
@@ -81,6 +81,8 @@ def _head(config: Config, rendering: Rendering) -> Service:
 
 def _server(config: Config, server: str, service: str, rendering: Rendering) -> Service:
     block = config.servers[server]
+    is_model = block.kind == "responses_api_models"
+    recorded = captures(config.settings.capture_folders) if is_model else ()
     return _service(
         config,
         rendering,
@@ -89,8 +91,8 @@ def _server(config: Config, server: str, service: str, rendering: Rendering) -> 
         port=Port(target=SERVER_PORT, published=str(block.port), host_ip=published_host(block.host)),
         allowed=limits(server, block.settings, host_cpus=rendering.cpus),
         labels={SERVER_LABEL: server, KIND_LABEL: block.kind},
-        may_reach_host=block.kind == "responses_api_models",
-        mounted=mounts(server, block.settings),
+        may_reach_host=is_model,
+        mounted=(*mounts(server, block.settings), *recorded),
     )
 
 

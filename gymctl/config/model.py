@@ -106,6 +106,19 @@ class ServerBlock:
         return self.name, self.kind, self.implementation
 
 
+class TokenCapture(BaseModel):
+    """The `token_id_capture` block of a configuration that has it enabled (CONTRACT 15.3)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    folder: str
+    all_agents: bool = False
+    rebuild_response: bool = True
+    allow_unresolved_continuations: bool = False
+    max_mask_fraction: float | None = None
+    mask_fraction_min_samples: int = 50
+
+
 class GlobalSettings(BaseModel):
     """The top-level keys of CONTRACT 1.14 that the host acts on, with their defaults."""
 
@@ -120,6 +133,15 @@ class GlobalSettings(BaseModel):
     """None: the check is skipped."""
     verbose: bool = False
     is_observed: bool = False
+    call_capture: str | None = None
+    """The folder of recorded model calls; set when `is_observed`."""
+    token_capture: TokenCapture | None = None
+
+    @property
+    def capture_folders(self) -> tuple[str, ...]:
+        """Absolute folders in which model servers write and the collector reads."""
+        tokens = None if self.token_capture is None else self.token_capture.folder
+        return tuple(dict.fromkeys(folder for folder in (self.call_capture, tokens) if folder is not None))
 
 
 @dataclass(frozen=True, slots=True)

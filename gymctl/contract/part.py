@@ -57,6 +57,19 @@ class HttpSettings(BaseModel):
         return entries
 
 
+class Capture(BaseModel):
+    """Which of a server's model calls are recorded, and where (CONTRACT 15.1, 15.3). Absolute folders."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    calls: str | None = None
+    """Model servers record requests and responses here."""
+    tokens: str | None = None
+    """Model servers record token ids here, of calls that ask for it."""
+    token_agents: tuple[str, ...] = ()
+    """Agents, this one or those it calls, whose model calls ask for it."""
+
+
 class ServerPart(BaseModel):
     """One server's own part of the config, in the view of the place where it runs."""
 
@@ -81,6 +94,7 @@ class ServerPart(BaseModel):
     http: HttpSettings = HttpSettings()
     is_observed: bool = False
     """Calls to models and verifiers bear the rollout's id in their path (`observability_enabled`)."""
+    capture: Capture = Capture()
     log_level: str = "INFO"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from gymctl.compose.names import HEAD, service_names
 from gymctl.config.model import Config, ServerBlock
 from gymctl.config.tree.masking import mask
 from gymctl.config.tree.writing import as_yaml
-from gymctl.contract.part import SERVER_PORT, HeadPart, HeadTarget, ServerPart
+from gymctl.contract.part import SERVER_PORT, Capture, HeadPart, HeadTarget, ServerPart
 from gymctl.contract.servers import HEAD_PORT, Address, ServerTable
 
 Parts = Mapping[str, ServerPart | HeadPart]
@@ -81,7 +81,26 @@ def _server(config: Config, block: ServerBlock, wiring: Wiring, view: View) -> S
         pool=config.settings.pool,
         http=config.settings.http,
         is_observed=config.settings.is_observed,
+        capture=_capture(config, block, called),
         log_level="DEBUG" if config.settings.verbose else "INFO",
+    )
+
+
+def _capture(config: Config, block: ServerBlock, called: Iterable[str]) -> Capture:
+    """What a model server records, and whose calls an agent or environment server marks for it."""
+    settings, tokens = config.settings, config.settings.token_capture
+    if block.kind == "responses_api_models":
+        return Capture(calls=settings.call_capture, tokens=None if tokens is None else tokens.folder)
+    if tokens is None or block.kind == "resources_servers":
+        return Capture()
+    agents = (config.servers[name] for name in (block.name, *called))
+    return Capture(
+        token_agents=tuple(
+            agent.name
+            for agent in agents
+            if agent.kind == "responses_api_agents"
+            and (tokens.all_agents or agent.settings.get("token_id_capture") is True)
+        )
     )
 
 

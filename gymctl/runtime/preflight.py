@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import socket
@@ -70,6 +71,39 @@ def mounts(config: Config) -> None:
         for mount in wanted_mounts(name, block.settings):
             if not Path(mount.source).exists():
                 raise PrerequisiteError(f"{mount.source} does not exist", where=f"{name}….mounts")
+
+
+def captures(config: Config, owner: tuple[int, int] | None) -> None:
+    """The folders of recorded model calls are there, and servers may write into them. owner: uid and gid that
+    servers run as, where that is another user than ours; a folder that is made here is given to them."""
+    for folder in map(Path, config.settings.capture_folders):
+        try:
+            is_new = not folder.exists()
+            folder.mkdir(parents=True, exist_ok=True)
+            if is_new and owner is not None:
+                os.chown(folder, *owner)
+            status = folder.stat()
+        except OSError as error:
+            raise PrerequisiteError(
+                f"model calls cannot be recorded: {error.strerror}",
+                where=str(folder),
+                hint="name another place with ++model_call_capture_dir=…",
+            ) from error
+        if not _may_write(folder, status, owner):
+            uid, gid = owner or (os.getuid(), os.getgid())
+            raise PrerequisiteError(
+                f"model calls cannot be recorded: user {uid} may not write here",
+                where=str(folder),
+                hint=f"chown {uid}:{gid} {folder}",
+            )
+
+
+def _may_write(folder: Path, status: os.stat_result, owner: tuple[int, int] | None) -> bool:
+    if owner is None:
+        return os.access(folder, os.W_OK | os.X_OK)
+    uid, gid = owner
+    shift = 6 if status.st_uid == uid else 3 if status.st_gid == gid else 0
+    return (status.st_mode >> shift) & 0o3 == 0o3
 
 
 def port_taken(rows: list[tuple[Wanted, Holder]]) -> PrerequisiteError:

@@ -100,6 +100,7 @@ async def bring_up(
         if is_head_movable:
             config = _with_free_head_port(config, previous, reporter)
         preflight.mounts(config)
+        preflight.captures(config, launcher.owner())
         await preflight.ports(config, own=held)
         await launcher.preflight(config, reporter)
         _warn_of_proxy(launcher, concurrency, reporter)

@@ -59,12 +59,12 @@ async def serving_folder(
     settings: Mapping[str, Any] | None = None,
     neighbours: Mapping[str, str] | None = None,
     *,
-    workers: int = 1,
+    told: Mapping[str, Any] | None = None,
 ) -> AsyncIterator[str]:
     """The server of a folder `<kind>/<implementation>`. `neighbours`: URLs it may call, by server id.
-    `workers`: what it is told; it is one process."""
+    `told`: further fields of its part, such as `workers`; it is one process."""
     kind: Any = folder.parent.name
-    part = make_part(name, kind, folder.name, settings, neighbours).model_copy(update={"workers": workers})
+    part = make_part(name, kind, folder.name, settings, neighbours).model_copy(update=told)
     async with serving(load(part, folder)) as url:
         yield url
 

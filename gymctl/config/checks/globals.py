@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from pydantic import ValidationError
 
-from gymctl.config.checks import evaluation
+from gymctl.config.checks import evaluation, observability
 from gymctl.config.checks.global_keys import GlobalKeys, TokenIdCapture
 from gymctl.config.model import GlobalSettings, ServerBlock
 from gymctl.config.names import suggestion
@@ -75,6 +75,8 @@ def settings(document: Mapping[str, Any], origins: Origins, problems: Problems) 
         is_head_masked=_is_head_masked(document, origins, problems),
         verbose=keys.verbose is True,
         is_observed=keys.observability_enabled is True,
+        call_capture=observability.call_capture(keys, origins, problems),
+        token_capture=observability.token_capture(keys, origins, problems),
     )
 
 

@@ -14,10 +14,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
+from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -25,6 +27,7 @@ from gymctl.contract.messages import MessagesParams
 from gymctl.contract.part import EndpointState
 from gymctl.contract.responses import ChatParams, JsonObject, ResponsesCreateParams, drop_nulls
 from gymctl.servers.models import streams
+from gymctl.servers.models.capture import CallCapture, watched
 from gymctl.servers.models.dialects import (
     chat_over_responses,
     chat_to_responses,
@@ -77,6 +80,14 @@ class ModelServer(Server):
         """What `GET /gymctl/upstream` answers; while one is `waiting`, the project is not ready."""
         return await self._probe.states()
 
+    def layers(self) -> list[Middleware]:
+        """Calls are recorded by a layer of their own, which is only there when they are."""
+        kept = self.part.capture
+        if kept.calls is None and kept.tokens is None:
+            return []
+        calls = None if kept.calls is None else Path(kept.calls)
+        return [Middleware(CallCapture, model=self.part.name, folder=calls)]
+
     def routes(self, app: Starlette) -> None:
         super().routes(app)
         if type(self).responses is ModelServer.responses and type(self).chat is ModelServer.chat:
@@ -112,14 +123,16 @@ class ModelServer(Server):
         params = _accepted(ResponsesCreateParams, asked.params)
         if asked.dropped:
             logger.info("left out of a streaming request: %s", ", ".join(asked.dropped))
-        return await streams.of_responses(self._call(request), self._response(params), params, asked.names)
+        return await streams.of_responses(
+            self._call(request), watched(self._response(params)), params, asked.names
+        )
 
     async def _checked_chat(self, request: Request, body: JsonObject) -> Answered:
         if body.get("stream") is not True:
             return await self.chat(_accepted(ChatParams, body))
         params = _accepted(ChatParams, streamed_chat.sanitised(body))
         with_usage = streamed_chat.wants_usage(body)
-        return await streams.of_chat(self._call(request), self._completion(params), with_usage)
+        return await streams.of_chat(self._call(request), watched(self._completion(params)), with_usage)
 
     async def _checked_messages(self, request: Request, body: JsonObject) -> Answered:
         asked = validated(MessagesParams, body)
@@ -127,7 +140,7 @@ class ModelServer(Server):
             if getattr(asked, key):
                 logger.warning("left out of a request to /v1/messages: `%s`", key)
         params = _accepted(ResponsesCreateParams, messages_to_responses.responses_params(asked))
-        work = self._message(params)
+        work = watched(self._message(params))
         return await streams.of_message(self._call(request), work, is_stream=bool(asked.stream))
 
     def _call(self, request: Request) -> streams.Call:

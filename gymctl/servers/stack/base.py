@@ -10,6 +10,7 @@ from typing import Any, ClassVar, get_type_hints
 
 from pydantic import BaseModel, ConfigDict
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -90,6 +91,10 @@ class Server:
                 yield
             finally:
                 await self.answers.close()
+
+    def layers(self) -> list[Middleware]:
+        """ASGI layers of this kind, around its routes and inside the error border; none costs nothing."""
+        return []
 
     def routes(self, app: Starlette) -> None:
         """Add the routes. Subclasses call `super().routes(app)` and then add their own."""

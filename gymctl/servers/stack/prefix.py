@@ -7,11 +7,11 @@ from enum import Enum
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from gymctl.contract.captures import CAPTURE_SEGMENT
 from gymctl.transport import ROLLOUT, ROLLOUT_HEADER
 
 _ROLLOUT_HEADER = ROLLOUT_HEADER.encode()
 _MARK = "/ng-rollout/"
-_CAPTURE = "training-token-capture"
 PREFIX_KEY = "gymctl.prefix"
 """Scope key of the prefix that was taken off, decoded; an agent puts it before its model calls."""
 
@@ -21,8 +21,8 @@ class PrefixRule(Enum):
 
     NONE = None
     ANY_PATH = re.compile(rf"({_MARK}([A-Za-z0-9][A-Za-z0-9._-]*))(/.*)", re.DOTALL)
-    ANY_PATH_AND_CAPTURE = re.compile(rf"({_MARK}([^/]+)(?:/{_CAPTURE})?)(/.*)", re.DOTALL)
-    RESPONSES_ONLY = re.compile(rf"({_MARK}([^/]+)(?:/{_CAPTURE})?)(/v1/responses)")
+    ANY_PATH_AND_CAPTURE = re.compile(rf"({_MARK}([^/]+)(?:/{CAPTURE_SEGMENT})?)(/.*)", re.DOTALL)
+    RESPONSES_ONLY = re.compile(rf"({_MARK}([^/]+)(?:/{CAPTURE_SEGMENT})?)(/v1/responses)")
 
 
 class RolloutPrefix:

@@ -21,6 +21,7 @@ from vllm_settings import VLLMModelConfig
 from gymctl.contract.part import ServerPart
 from gymctl.contract.responses import JsonObject
 from gymctl.servers import InnerServerError
+from gymctl.servers.models.capture import OVERFLOW, answered_here
 from gymctl.servers.models.dialects import chat_to_responses, reasoning, responses_to_chat
 from gymctl.servers.models.endpoints import Probe
 from gymctl.servers.models.server import ConversionError, Handler, ModelServer, parsed
@@ -118,6 +119,7 @@ class VLLMModel(ModelServer):
         config = self.config
         body = await self._body(params)
         if not config.sequential_reasoning_allowed and asks_for_nothing(body["messages"]):
+            answered_here("nothing_asked")
             return self._empty("content_filter")
         if config.use_completions_api:
             return await self._over_completions(body)
@@ -191,6 +193,7 @@ class VLLMModel(ModelServer):
             return answer
         if not any(words in answer.body for words in _OVERFLOW_WORDS):
             raise InnerServerError(answer)
+        answered_here(OVERFLOW, upstream_status=answer.status)
         if self.config.propagate_context_overflow_errors:
             raise ContextOverflow(answer)
         return None

@@ -453,7 +453,7 @@ async def test_3_5_an_agent_of_several_workers_refuses_sessions(http):
     neighbours = {"policy_model": "http://127.0.0.1:1", "weather": "http://127.0.0.1:2"}
     for workers, status in ((1, 200), (2, 500)):
         async with (
-            serving_folder(folder, "desk_agent", AGENT_BLOCK, neighbours, workers=workers) as url,
+            serving_folder(folder, "desk_agent", AGENT_BLOCK, neighbours, told={"workers": workers}) as url,
             http.post(f"{url}/v1/agent_sessions", json=seed) as answer,
         ):
             assert answer.status == status, workers
