@@ -150,7 +150,7 @@ def test_a_killed_server_ends_the_run_with_its_name(evaluate: Eval, tmp_path: Pa
 def test_an_evaluation_with_another_model_does_not_touch_one_that_runs(
     evaluate: Eval, tmp_path: Path
 ) -> None:
-    first = evaluate(SLOW, "--limit", "4", "--concurrency", "1", "--json")
+    first = evaluate(SLOW, "--limit", "2", "-k", "10", "--concurrency", "1", "--json")
     wait_for_lines(tmp_path / "x.jsonl", 1, first)
     second = evaluate(SLOW.replace("400", "0"), "--limit", "1", "-o", "y.jsonl")
     _, err = second.communicate(timeout=60)
@@ -159,7 +159,7 @@ def test_an_evaluation_with_another_model_does_not_touch_one_that_runs(
     assert "--project" in err
     out, err = first.communicate(timeout=60)
     assert first.returncode == 0, err
-    assert json.loads(out)["rollouts"]["scored"] == 4
+    assert json.loads(out)["rollouts"]["scored"] == 20
     assert servers(tmp_path) == {}
 
 
