@@ -25,6 +25,7 @@ from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -205,7 +206,7 @@ class Transport:
         self,
         method: str,
         url: str,
-        body: bytes | None = None,
+        body: bytes | Path | None = None,
         *,
         headers: Mapping[str, str] | None = None,
         cookies: Mapping[str, str] | None = None,
@@ -216,6 +217,7 @@ class Transport:
     ) -> Answer:
         """Send and read the whole answer.
 
+        body: bytes, or a file that is sent without being read into memory.
         key: makes a repeat safe at a receiver that remembers keys; without one, nothing that may have arrived
         is resent.
         timeout: seconds for the whole call, retries included. retry_seconds: how long a connection that
@@ -249,7 +251,7 @@ class Transport:
 
     def _headers(
         self,
-        body: bytes | None,
+        body: bytes | Path | None,
         headers: Mapping[str, str] | None,
         cookies: Mapping[str, str] | None,
         key: str | None,
@@ -271,7 +273,7 @@ class Transport:
         self,
         method: str,
         url: str,
-        body: bytes | None,
+        body: bytes | Path | None,
         headers: dict[str, str],
         is_known: bool,
         retry_seconds: float | None,
@@ -331,16 +333,22 @@ class Transport:
         return False
 
     async def _once(
-        self, method: str, url: str, body: bytes | None, headers: dict[str, str], route: Route | None = None
+        self,
+        method: str,
+        url: str,
+        body: bytes | Path | None,
+        headers: dict[str, str],
+        route: Route | None = None,
     ) -> Answer:
         if self._session is None:
             raise RuntimeError("Transport is used outside of `async with`")
         options: dict[str, Any] = {}
         if route is not None:
             options, headers = route.options, route.headers(url, headers)
+        data = body.open("rb") if isinstance(body, Path) else body  # closed by aiohttp once it is sent
         try:
             async with self._session.request(
-                method, url, data=body, headers=headers, allow_redirects=False, **options
+                method, url, data=data, headers=headers, allow_redirects=False, **options
             ) as response:
                 content = await response.read()
                 return Answer(

@@ -15,7 +15,9 @@ from gymctl.config.model import Config, Dataset
 from gymctl.config.reading.roots import SearchRoots
 from gymctl.contract.servers import ServerTable
 from gymctl.errors import ConfigError, UsageError
+from gymctl.metrics.declared import Declaration
 from gymctl.rollouts.dataset import Source
+from gymctl.rollouts.metric_input import Counting
 from gymctl.rollouts.prompts import Prompt
 from gymctl.rollouts.route import Routing
 from gymctl.rollouts.run import RunRequest
@@ -80,6 +82,12 @@ def request(written: Written, rows: Sequence[Source], output: Path, roots: Seque
         skills=None if settings.skills is None else _skills(settings.skills.path, roots),
         where=written.where,
     )
+
+
+def counting(settings: EvaluationSettings) -> Counting:
+    """What counts as reward 0 without having been scored."""
+    declared = Declaration(settings.failure_outcomes, frozenset(settings.count_failure_classes_as_zero))
+    return Counting(declared, settings.count_missing_rollouts_as_zero)
 
 
 def title(config: Config | None, names: Sequence[str], settings: EvaluationSettings) -> str:

@@ -8,7 +8,7 @@ from typing import cast
 
 from gymctl.cli import runs
 from gymctl.cli.eval_flags import DEFAULT_CONCURRENCY, EvalFlags
-from gymctl.cli.eval_input import default_output, request, search_roots, sources, title
+from gymctl.cli.eval_input import counting, default_output, request, search_roots, sources, title
 from gymctl.cli.interrupts import Interrupts
 from gymctl.cli.output import Console, reporter
 from gymctl.cli.progress import following
@@ -80,6 +80,7 @@ class Evaluation:
             min_coverage=self._asked.min_coverage,
             why_not_run=self._stopped,
             is_scripted=self._is_scripted,
+            missing_as_zero=run.missing_as_zero,
         )
 
     @property
@@ -164,7 +165,7 @@ class Evaluation:
             if run.lost or self._settings.disable_aggregation:
                 return None
             try:
-                await run.aggregate(transport, served.table)
+                await run.aggregate(transport, served.table, counting(self._settings))
             except ServerError as error:
                 return error
         return None
@@ -178,7 +179,9 @@ class Evaluation:
                 "a process may open too few files for more (ulimit -n)"
             )
             concurrency = room
-        options = CollectOptions(concurrency, self._asked.task_timeout)
+        options = CollectOptions(
+            concurrency, self._asked.task_timeout, declared=counting(self._settings).declared
+        )
         deaths = served.stack.deaths() if served.stack is not None else None
         self._stopped = "stopped"
         runs.register(run.paths.rollouts)
@@ -207,7 +210,9 @@ def _reasons(run: Run, secrets: frozenset[str]) -> list[str]:
     lines: list[str] = []
     for reason, count in run.tally.reasons.most_common(_SHOWN_REASONS):
         cause = redact(run.tally.causes.get(reason, ""), secrets)
-        lines += [f"{count:,} × {reason}", *([f"    {cause}"] if cause else [])]
+        which = ", ".join(run.tally.examples[reason])
+        more = ", …" if count > len(run.tally.examples[reason]) else ""
+        lines += [f"{count:,} × {reason}   ({which}{more})", *([f"    {cause}"] if cause else [])]
     return lines
 
 

@@ -54,8 +54,6 @@ NOT_YET = {
     "resume_from_cache": "--resume",
     "health_check_workers": "--health-check-workers",
     "health_check_ignored_checks": "--health-check-ignore",
-    "count_failure_classes_as_zero": None,
-    "count_missing_rollouts_as_zero": None,
     "rollout_collection_driver": None,
 }
 """Settings without a counterpart here so far, with the peer's flag for them."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gymctl.metrics.headline import Headline
-from gymctl.metrics.outcomes import FAILURE_CLASSES
+from gymctl.metrics.headline import Headline, PassAt
+from gymctl.metrics.outcomes import FAILURE_CLASSES, FailureClass
 from gymctl.metrics.tally import Tally
 
 LABEL_WIDTH = 11
@@ -21,11 +22,16 @@ class RunFacts:
 
     title: str
     model: str | None
-    seconds: float
+    seconds: float | None
+    """None: nobody measured it."""
     min_coverage: float
     why_not_run: str | None = None
     """`interrupted`, `server died`."""
     is_scripted: bool = False
+    missing_as_zero: int = 0
+    """Rollouts that were not run and count as 0 in the metrics file."""
+    cost: str | None = None
+    """What it cost, as one line; None when nobody knows."""
 
 
 def result_lines(tally: Tally, facts: RunFacts) -> list[str]:
@@ -53,6 +59,7 @@ def result_json(tally: Tally, facts: RunFacts) -> dict[str, Any]:
         "reward": head.mean if is_enough else None,
         "interval_95": [interval.low, interval.high] if interval else None,
         "interval_method": interval.method if interval else None,
+        "clusters": head.clusters,
         "bounds": list(head.bounds) if head.bounds else None,
         "pooled_mean": head.pooled if is_enough else None,
         "coverage": head.coverage,
@@ -62,18 +69,34 @@ def result_json(tally: Tally, facts: RunFacts) -> dict[str, Any]:
             "planned": tally.planned,
             "scored": tally.scored,
             "limited": tally.limited,
+            "counted_as_zero": {name: tally.zeros[name] for name in FAILURE_CLASSES},
             "malformed_tool_calls": tally.malformed_calls,
             "broken_tool_calls": tally.broken_calls,
             "failed": {name: tally.failed[name] for name in FAILURE_CLASSES},
             "not_run": tally.not_run,
         },
+        "coverage_counts": _coverage_counts(tally, facts),
         "repeats": tally.repeats,
-        "pass_at": [{"k": at.k, "value": at.value, "tasks": at.tasks} for at in head.pass_at]
-        if is_enough
-        else [],
+        "pass_at": _passes_json(head.pass_at) if is_enough else [],
+        "pass_all": _passes_json(head.pass_all) if is_enough else [],
         "tokens": {"input": tally.input_tokens, "output": tally.output_tokens},
         "seconds": facts.seconds,
     }
+
+
+def _coverage_counts(tally: Tally, facts: RunFacts) -> dict[str, int]:
+    """The scalars `coverage/*` of CONTRACT 9.9, about the metrics file."""
+    zeros = tally.zeros.total()
+    return {
+        "expected": tally.planned,
+        "scored": tally.scored - zeros,
+        "missing": tally.planned - tally.scored - facts.missing_as_zero,
+        "imputed": zeros + facts.missing_as_zero,
+    }
+
+
+def _passes_json(found: Sequence[PassAt]) -> list[dict[str, Any]]:
+    return [{"k": at.k, "value": at.value, "tasks": at.tasks} for at in found]
 
 
 def _title(head: Headline, tally: Tally, facts: RunFacts) -> str:
@@ -89,17 +112,33 @@ def _rows(head: Headline, tally: Tally, facts: RunFacts) -> list[tuple[str, str]
     rows = [("reward", _reward(head, facts)), ("coverage", _coverage(head))]
     is_enough = head.coverage >= facts.min_coverage
     if is_enough and head.pass_at:
-        rows.append(("pass@1", _passes(head, tally)))
-    if is_enough and abs((head.mean or 0) - (head.pooled or 0)) > NOTICEABLE:
-        rows.append(("", f"mean over rollouts {head.pooled:.3f}: tasks have different numbers of scores"))
+        rows.append((f"pass@{head.pass_at[0].k}", _passes(head, tally)))
+        rows += [(f"pass^{at.k}", f"{at.value:.3f}   solved every time") for at in head.pass_all]
+    if is_enough and (told := _why_pooled_differs(head, facts)) is not None:
+        rows.append(("", told))
     rows.append(("outcomes", _outcomes(tally, facts)))
+    if facts.cost is not None:
+        rows.append(("cost", facts.cost))
     if tally.input_tokens or tally.output_tokens:
         rows.append(("tokens", f"{_short(tally.input_tokens)} in · {_short(tally.output_tokens)} out"))
-    speed = (
-        f"    {tally.finished / facts.seconds:.1f} rollouts/s" if facts.seconds > 0 and tally.finished else ""
-    )
-    rows.append(("time", f"{duration(facts.seconds)}{speed}"))
+    if facts.seconds is not None:
+        is_fast = facts.seconds > 0 and tally.finished
+        speed = f"    {tally.finished / facts.seconds:.1f} rollouts/s" if is_fast else ""
+        rows.append(("time", f"{duration(facts.seconds)}{speed}"))
     return rows
+
+
+def _why_pooled_differs(head: Headline, facts: RunFacts) -> str | None:
+    """The mean of the metrics file is over rollouts; None when it is the headline, too."""
+    if head.mean is None or head.pooled is None:
+        return None
+    missing = facts.missing_as_zero
+    pooled = head.pooled * head.scored / (head.scored + missing)
+    if abs(head.mean - pooled) <= NOTICEABLE:
+        return None
+    if missing:
+        return f"mean in the metrics file {pooled:.3f}: {_count(missing, 'missing rollout')} count as 0 there"
+    return f"mean over rollouts {pooled:.3f}: tasks have different numbers of scores"
 
 
 def _reward(head: Headline, facts: RunFacts) -> str:
@@ -110,9 +149,20 @@ def _reward(head: Headline, facts: RunFacts) -> str:
     tasks = _count(head.tasks_scored, "task")
     if head.interval is None:
         return f"{head.mean:.3f}   no interval: {_why_no_interval(head)}     {tasks}"
-    low, high = head.interval.low, head.interval.high
     method = "clustered by task" if head.interval.method == "t" else "exact binomial over tasks"
-    return f"{head.mean:.3f}   95 % {low:.3f} – {high:.3f}     {tasks}, {method}"
+    if head.clusters is not None:
+        exact = "" if head.interval.method == "t" else ", exact binomial"
+        method = f"in {_count(head.clusters, 'cluster')}{exact}"
+    return f"{head.mean:.3f}   95 % {span(head.interval.low, head.interval.high)}     {tasks}, {method}"
+
+
+def span(low: float, high: float) -> str:
+    """`0.578 – 0.670`, with as many digits as it takes to see that it has a width."""
+    for digits in range(3, 18):
+        texts = f"{low:.{digits}f}", f"{high:.{digits}f}"
+        if texts[0] != texts[1]:
+            return " – ".join(texts)
+    return f"{low!r} – {high!r}"
 
 
 def _range(head: Headline, facts: RunFacts) -> str:
@@ -128,6 +178,8 @@ def _why_no_interval(head: Headline) -> str:
 
 def _coverage(head: Headline) -> str:
     share = f"{head.scored:,} of {head.planned:,} ({head.coverage:.1%})"
+    if head.tasks_scored < head.tasks_planned and head.planned > head.tasks_planned:
+        share += f", {head.tasks_scored:,} of {head.tasks_planned:,} tasks"
     missing = head.planned - head.scored
     if not missing:
         return share
@@ -141,23 +193,31 @@ def _passes(head: Headline, tally: Tally) -> str:
     first, *more = head.pass_at
     text = f"{first.value:.3f}"
     for at in more:
-        rest = "all" if at.tasks == head.tasks_planned else "the"
-        which = "" if at.tasks == head.tasks_planned else f" with all {at.k} attempts"
-        text += f"   pass@{at.k}  {at.value:.3f}     over {rest} {at.tasks:,} tasks{which}"
-    if tally.repeats > 1 and not more:
-        text += f"   pass@{tally.repeats}  none: no task has all {tally.repeats} attempts"
+        text += f"   pass@{at.k}  {at.value:.3f}"
+    last = head.pass_at[-1]
+    wanted = max(tally.ks or (tally.repeats,))
+    if wanted > 1:
+        text += f"     over {_which_tasks(last, head)}"
+    if last.k < wanted:
+        text += f"; pass@{wanted}: no task has {wanted} scored attempts"
     return text
 
 
+def _which_tasks(at: PassAt, head: Headline) -> str:
+    if at.tasks == head.tasks_planned:
+        return "the one task" if at.tasks == 1 else f"all {at.tasks:,} tasks"
+    return f"the {_count(at.tasks, 'task')} with {'a score' if at.k == 1 else f'all {at.k} attempts'}"
+
+
 def _outcomes(tally: Tally, facts: RunFacts) -> str:
-    limited = f" (limit reached {tally.limited:,})" if tally.limited else ""
-    parts = [f"scored {tally.scored:,}{limited}"]
+    notes = [f"limit reached {tally.limited:,}"] if tally.limited else []
+    if tally.zeros:
+        notes.append(f"counted as 0: {_by_class(tally.zeros)}")
+    in_brackets = f" ({'; '.join(notes)})" if notes else ""
+    parts = [f"scored {tally.scored:,}{in_brackets}"]
     failed = tally.failed.total()
     if failed:
-        classes = ", ".join(
-            f"{name} {tally.failed[name]:,}" for name in FAILURE_CLASSES if tally.failed[name]
-        )
-        parts.append(f"failed {failed:,} ({classes})")
+        parts.append(f"failed {failed:,} ({_by_class(tally.failed)})")
     if tally.not_run:
         why = f" ({facts.why_not_run})" if facts.why_not_run else ""
         parts.append(f"not run {tally.not_run:,}{why}")
@@ -166,6 +226,10 @@ def _outcomes(tally: Tally, facts: RunFacts) -> str:
     if tally.broken_calls:
         parts.append(f"tool calls that their server failed {tally.broken_calls:,}")
     return " · ".join(parts)
+
+
+def _by_class(counts: Counter[FailureClass]) -> str:
+    return ", ".join(f"{name} {counts[name]:,}" for name in FAILURE_CLASSES if counts[name])
 
 
 def _row(label: str, text: str) -> str:

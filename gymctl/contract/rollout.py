@@ -15,7 +15,8 @@ JOIN_KEY = "gymctl_rollout_id"
 """On every record: the id under which the servers' log lines tell of this rollout."""
 OUTCOME = "gymctl_outcome"
 """On every record: `{"failure", "reason", "started_at", "seconds"}` as the collector saw it; `failure` is
-null or a class of metrics.outcomes, `started_at` is a Unix time. An object: no column of metrics."""
+null or a class of metrics.outcomes, `started_at` counts seconds since 1970; with `counts_as_zero` if the
+benchmark declares the failure to be a reward of 0. An object, so that it is no column."""
 FAILURE_CLASS = "_ng_failure_class"
 NO_PERSIST = "_ng_no_persist"
 MALFORMED_CALLS = "ng_malformed_tool_calls"

@@ -16,6 +16,7 @@ from typing import Any
 from gymctl.contract.aggregate import AggregateResponse
 from gymctl.contract.rollout import ROLLOUT_INDEX, TASK_INDEX, Row, rollout_key
 from gymctl.metrics.hooks import MetricHooks
+from gymctl.metrics.perf import perf_summary
 from gymctl.metrics.statistics import mean, median, number, percentile, sample_std, t_interval
 
 MASK = "mask_sample"
@@ -56,8 +57,9 @@ def aggregate(rows: list[dict[str, Any]], hooks: MetricHooks | None = None) -> A
     measured = [_sample(row) for row in rows if not row.get(MASK)]
     measured.sort(key=lambda sample: (sample.task, sample.rollout))
     coverage = _coverage(rows, measured)
+    perf = perf_summary(rows)
     if not measured:
-        return AggregateResponse(agent_metrics=dict(coverage), key_metrics=dict(coverage))
+        return AggregateResponse(agent_metrics=dict(coverage), key_metrics=dict(coverage), perf_summary=perf)
     own = dict(hooks.compute_metrics([[sample.row for sample in task] for task in _tasks(measured)]))
     per_task = own.pop(PER_TASK, None) or ()
     agent = _five_families(_columns(measured)) | own
@@ -74,6 +76,7 @@ def aggregate(rows: list[dict[str, Any]], hooks: MetricHooks | None = None) -> A
         group_level_metrics=_merged(_group_metrics(measured), per_task),
         agent_metrics=agent,
         key_metrics=keys,
+        perf_summary=perf,
         repeat_level_metrics=repeats,
     )
 

@@ -1,29 +1,21 @@
 """The number of a run and everything it must not be shown without: interval, coverage, bounds, pass@k.
 
-The point estimate is the mean of task means, because attempts at one task are not independent. Its 95 %
-interval is Student's t over the task means. Where few tasks are nearly all won or nearly all lost, t is too
-narrow (or has no width at all); there the exact binomial interval of Clopper and Pearson (Biometrika 26,
-1934, 404-413) is used over tasks, with the sum of the task means as the possibly fractional number of
-successes: of all variables in [0, 1] with a given mean the 0/1 one varies most, so the interval errs on the
-wide side.
+The point estimate is the mean of task means, because attempts at one task are not independent.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
 
-from gymctl.metrics.statistics import mean, sample_std, t_interval
-from gymctl.metrics.students import beta_quantile
+from gymctl.metrics.intervals import Interval, interval
+from gymctl.metrics.statistics import mean
 
 SOLVED = 1.0
 """A rollout with at least this reward solved its task."""
-EDGE = 3.0
-"""Fewer tasks' worth of reward than this won (or missed): too close to the edge for Student's t."""
 
 
 @dataclass(slots=True)
@@ -33,15 +25,17 @@ class TaskScore:
     planned: int = 0
     scored: int = 0
     solved: int = 0
-    total: Fraction = Fraction(0)
+    total: Fraction | int = 0
     """Sum of rewards, exact, so that the order in which rollouts finish has no influence."""
     lowest: float = math.inf
     highest: float = -math.inf
+    cluster: Hashable = None
+    """What the task shares with others that are not independent of it; None: nothing."""
 
     def add(self, reward: float) -> None:
         self.scored += 1
         self.solved += reward >= SOLVED
-        self.total += Fraction(reward)
+        self.total += int(reward) if float(reward).is_integer() else Fraction(reward)
         self.lowest = min(self.lowest, reward)
         self.highest = max(self.highest, reward)
 
@@ -51,17 +45,8 @@ class TaskScore:
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
-    """A 95 % interval that is never of zero width."""
-
-    low: float
-    high: float
-    method: Literal["t", "clopper-pearson"]
-
-
-@dataclass(frozen=True, slots=True)
 class PassAt:
-    """Unbiased pass@k and the number of tasks it rests on (those with at least k scored attempts)."""
+    """Unbiased pass@k or pass^k, and how many tasks it rests on: those with at least k scored attempts."""
 
     k: int
     value: float
@@ -76,6 +61,8 @@ class Headline:
     """Mean of task means over tasks with a scored rollout; None when nothing was scored."""
     interval: Interval | None
     """None when no honest interval exists: nothing scored, or one task, or no spread, outside of [0, 1]."""
+    clusters: int | None
+    """How many clusters the interval is over; None: over tasks."""
     pooled: float | None
     """Mean over rollouts, as the aggregate metrics file has it."""
     planned: int
@@ -85,6 +72,9 @@ class Headline:
     bounds: tuple[float, float] | None
     """Mean of task means if every unscored rollout had been 0, or 1; None when rewards leave [0, 1]."""
     pass_at: tuple[PassAt, ...]
+    """At least one of k attempts solves the task. Of a k that no task has, the most that one has instead."""
+    pass_all: tuple[PassAt, ...]
+    """All of k attempts solve the task (pass^k); for k above 1."""
 
     @property
     def coverage(self) -> float:
@@ -92,45 +82,35 @@ class Headline:
         return self.scored / self.planned if self.planned else 1.0
 
 
-def headline(tasks: Sequence[TaskScore], repeats: int = 1) -> Headline:
-    """Compute the headline of a run; pass@1 and, with several repeats, pass@`repeats`."""
+def headline(tasks: Sequence[TaskScore], repeats: int = 1, ks: Sequence[int] = ()) -> Headline:
+    """Compute the headline of a run; pass@1 and pass@`repeats`, or pass@k for each of `ks`."""
     with_score = [task for task in tasks if task.scored]
     scored = sum(task.scored for task in with_score)
     means = [task.mean for task in with_score]
+    clusters = _clusters(with_score)
     is_unit = all(task.lowest >= 0 and task.highest <= 1 for task in with_score)
-    point = mean(means) if means else None
-    ks = (1,) if repeats <= 1 else (1, repeats)
+    most = max((task.scored for task in with_score), default=0)
+    reachable = sorted({min(k, most) for k in (ks or (1, repeats)) if most})
     return Headline(
-        mean=point,
-        interval=interval(means, is_unit=is_unit) if means else None,
+        mean=mean(means) if means else None,
+        interval=interval(means, is_unit=is_unit, clusters=clusters) if means else None,
+        clusters=None if clusters is None else len(set(clusters)),
         pooled=float(sum((task.total for task in with_score), Fraction(0)) / scored) if scored else None,
         planned=sum(task.planned for task in tasks),
         scored=scored,
         tasks_planned=len(tasks),
         tasks_scored=len(with_score),
         bounds=_bounds(tasks) if is_unit and tasks else None,
-        pass_at=tuple(found for k in ks if (found := pass_at(with_score, k)) is not None),
+        pass_at=tuple(found for k in reachable if (found := pass_at(with_score, k)) is not None),
+        pass_all=tuple(found for k in reachable if k > 1 and (found := pass_all(with_score, k)) is not None),
     )
 
 
-def interval(means: Sequence[float], *, is_unit: bool) -> Interval | None:
-    """The 95 % interval over task means; `is_unit` says that rewards lie in [0, 1]."""
-    count, centre = len(means), mean(means)
-    spread = sample_std(means) if count > 1 else 0.0
-    if is_unit and (spread == 0.0 or count * min(centre, 1 - centre) < EDGE):
-        return _clopper_pearson(centre * count, count)
-    if spread == 0.0:
+def _clusters(tasks: Sequence[TaskScore]) -> list[Hashable] | None:
+    """The cluster of each task; a task without one is one of its own. None when no task has one."""
+    if all(task.cluster is None for task in tasks):
         return None
-    low, high = t_interval(centre, spread / math.sqrt(count), count)
-    return Interval(max(low, 0.0), min(high, 1.0), "t") if is_unit else Interval(low, high, "t")
-
-
-def _clopper_pearson(successes: float, count: int) -> Interval:
-    low = beta_quantile(0.025, successes, count - successes + 1) if successes > 0 else 0.0
-    high = beta_quantile(0.975, successes + 1, count - successes) if successes < count else 1.0
-    # A share of 1e-300 successes has a quantile below the smallest step of the search.
-    centre = successes / count
-    return Interval(min(low, centre), max(high, centre), "clopper-pearson")
+    return [(index,) if task.cluster is None else task.cluster for index, task in enumerate(tasks)]
 
 
 def _bounds(tasks: Sequence[TaskScore]) -> tuple[float, float]:
@@ -150,14 +130,20 @@ def pass_at(tasks: Sequence[TaskScore], k: int) -> PassAt | None:
     The estimator is that of Chen et al. 2021 (arXiv 2107.03374, section 2.1): 1 - C(n - c, k) / C(n, k), with
     exact binomials. None when no task has k scored attempts.
     """
+    return _over_tasks(tasks, k, lambda n, c: math.comb(n, k) - math.comb(n - c, k))
+
+
+def pass_all(tasks: Sequence[TaskScore], k: int) -> PassAt | None:
+    """The chance that all of k attempts solve a task: C(c, k) / C(n, k) (Yao et al. 2024, arXiv 2406.12045,
+    section 3), averaged as pass@k is."""
+    return _over_tasks(tasks, k, lambda _, c: math.comb(c, k))
+
+
+def _over_tasks(tasks: Sequence[TaskScore], k: int, choices: Callable[[int, int], int]) -> PassAt | None:
+    """The mean share of all choices of k among n attempts that are wanted when c of them solved the task."""
     shapes = Counter((task.scored, task.solved) for task in tasks if task.scored >= k)
     count = shapes.total()
     if count == 0:
         return None
-    total = math.fsum(times * _pass_one(n, c, k) for (n, c), times in shapes.items())
+    total = math.fsum(times * (choices(n, c) / math.comb(n, k)) for (n, c), times in shapes.items())
     return PassAt(k, total / count, count)
-
-
-def _pass_one(n: int, c: int, k: int) -> float:
-    everything = math.comb(n, k)
-    return (everything - math.comb(n - c, k)) / everything

@@ -93,6 +93,8 @@ class Outcome:
     """Tool calls of the model whose arguments were not JSON, where the agent counted them."""
     broken_calls: int = 0
     """Tool calls that the tool server failed (5xx), likewise: the model is not to blame for what follows."""
+    counts_as_zero: bool = False
+    """A failure that the benchmark declares to count as reward 0 (metrics.declared)."""
 
 
 def outcome(record: Mapping[str, Any], models: Collection[str] = ()) -> Outcome:

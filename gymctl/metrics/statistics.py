@@ -30,6 +30,12 @@ def sample_std(values: Sequence[float]) -> float:
     return math.sqrt(math.fsum((value - centre) ** 2 for value in values) / (len(values) - 1))
 
 
+def population_std(values: Sequence[float]) -> float:
+    """With n in the denominator."""
+    centre = mean(values)
+    return math.sqrt(math.fsum((value - centre) ** 2 for value in values) / len(values))
+
+
 def percentile(ordered: Sequence[float], fraction: float) -> float:
     """Linear interpolation between the neighbours, of values sorted ascending."""
     position = fraction * (len(ordered) - 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,24 +15,34 @@ from gymctl.metrics.statistics import number
 from gymctl.metrics.students import t_quantile
 
 FEWEST_TASKS = 5
+EXAMPLES = 3
+"""Rollouts that are named for each reason of failures."""
 
 
 @dataclass(slots=True)
 class Tally:
     """Everything that the progress display and the result table are made of."""
 
-    tasks: dict[int, TaskScore] = field(default_factory=dict)
+    tasks: dict[Hashable, TaskScore] = field(default_factory=dict)
+    """By task index."""
     repeats: int = 1
     """Attempts asked for per task: the k of pass@k."""
+    ks: tuple[int, ...] = ()
+    """Other k than that of `repeats`, for pass@k and pass^k."""
     planned: int = 0
     scored: int = 0
+    """With a reward, or with a failure that counts as 0."""
     limited: int = 0
+    zeros: Counter[FailureClass] = field(default_factory=Counter)
+    """Failures that the benchmark declares to count as 0: scored, and none of `failed`."""
     malformed_calls: int = 0
     broken_calls: int = 0
     failed: Counter[FailureClass] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
     causes: dict[str, str] = field(default_factory=dict)
     """Reason -> what was said in the first rollout that failed so."""
+    examples: dict[str, list[str]] = field(default_factory=dict)
+    """Reason -> the first rollouts that failed so."""
     input_tokens: int = 0
     output_tokens: int = 0
     running: dict[str, float] = field(default_factory=dict)
@@ -42,25 +52,39 @@ class Tally:
     """Running sums over task means and their squares: good enough to look at, never for the result."""
     _squares: float = 0.0
 
-    def plan(self, task: int, attempts: int = 1) -> None:
+    def plan(self, task: Hashable, attempts: int = 1) -> None:
         self.tasks.setdefault(task, TaskScore()).planned += attempts
         self.planned += attempts
 
     def add(self, row: Row, outcome: Outcome, record: Mapping[str, Any]) -> None:
         """Count one finished rollout of an input row."""
-        task, _ = rollout_key(row)
+        task, rollout = rollout_key(row)
+        self.count(task, f"{task}-{rollout}", outcome, record)
+
+    def count(self, task: Hashable, name: str, outcome: Outcome, record: Mapping[str, Any]) -> None:
+        """Count one finished rollout of a task; `name` is how a user finds it."""
         if outcome.reward is not None:
             self._score(self.tasks.setdefault(task, TaskScore()), outcome.reward)
             self.limited += outcome.is_limited
             self.malformed_calls += outcome.malformed_calls
             self.broken_calls += outcome.broken_calls
         elif outcome.failure is not None:
-            self.failed[outcome.failure] += 1
-            reason = f"{outcome.failure}: {outcome.reason}"
-            self.reasons[reason] += 1
-            self.causes.setdefault(reason, outcome.cause)
+            self._fail(task, name, outcome, outcome.failure)
         self.input_tokens += _usage(record, "input_tokens")
         self.output_tokens += _usage(record, "output_tokens")
+
+    def _fail(self, task: Hashable, name: str, outcome: Outcome, failure: FailureClass) -> None:
+        reason = f"{failure}: {outcome.reason}"
+        self.reasons[reason] += 1
+        self.causes.setdefault(reason, outcome.cause)
+        examples = self.examples.setdefault(reason, [])
+        if len(examples) < EXAMPLES:
+            examples.append(name)
+        if outcome.counts_as_zero:
+            self.zeros[failure] += 1
+            self._score(self.tasks.setdefault(task, TaskScore()), 0.0)
+        else:
+            self.failed[failure] += 1
 
     @property
     def finished(self) -> int:
@@ -94,7 +118,7 @@ class Tally:
         self._squares += task.mean**2 - before**2
 
     def headline(self) -> Headline:
-        return headline(list(self.tasks.values()), self.repeats)
+        return headline(list(self.tasks.values()), self.repeats, self.ks)
 
 
 def _usage(record: Mapping[str, Any], name: str) -> int:

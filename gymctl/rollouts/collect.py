@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from gymctl.contract.rollout import Row
 from gymctl.contract.servers import ServerTable
 from gymctl.errors import GymctlError, ServerError
+from gymctl.metrics.declared import Declaration
 from gymctl.metrics.outcomes import Outcome, outcome
 from gymctl.metrics.tally import Tally
 from gymctl.rollouts.episodes import body, identify, record_of, stamp
@@ -41,6 +42,8 @@ class CollectOptions:
     concurrency: int
     task_timeout: float | None = None
     """Seconds for one rollout; None is no limit."""
+    declared: Declaration = field(default_factory=Declaration)
+    """Which failures count as reward 0."""
     unreachable_seconds: float = UNREACHABLE_SECONDS
     death_notice_seconds: float = DEATH_NOTICE_SECONDS
 
@@ -164,7 +167,7 @@ class Collector:
             record = collector_bug(error)
             identify(record, row, name, self._router.route(row).server, "")
             result = outcome(record, self._models)
-        return record, result, size
+        return record, self._options.declared.applied(record, result), size
 
     async def _send(self, destination: _Destination, line: bytes, row: Row, name: str) -> tuple[Row, int]:
         """The record of one call, without identity, and about how large it is."""

@@ -72,6 +72,7 @@ def stamp(record: Row, outcome: Outcome, started_at: float, seconds: float) -> N
     record[OUTCOME] = {
         "failure": outcome.failure,
         "reason": outcome.reason,
+        **({"counts_as_zero": True} if outcome.counts_as_zero else {}),
         "started_at": round(started_at, 3),
         "seconds": round(seconds, 3),
     }

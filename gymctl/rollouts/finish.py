@@ -2,49 +2,43 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import Any
 
 import orjson
 
-from gymctl.contract.rollout import ENVIRONMENT_SERVER, OUTCOME, Row, rollout_key
+from gymctl.contract.rollout import ENVIRONMENT_SERVER
 from gymctl.contract.servers import ServerTable
 from gymctl.errors import ServerError
-from gymctl.rollouts.encoding import dumps
+from gymctl.rollouts.metric_input import MetricInput
 from gymctl.transport import Transport, TransportError
 
-_STRIPPED = frozenset(
-    {
-        "response",
-        "responses_create_params",
-        "ng_agent_observations",
-        "ng_model_call_capture",
-        "ng_trajectory",
-        OUTCOME,
-    }
-)
-_KEPT_OF_RESPONSE = ("usage", "incomplete_details")
 _MINUTES = 600.0
-
-Lines = dict[str, list[tuple[tuple[int, int], bytes]]]
 
 
 async def aggregate_metrics(
     transport: Transport,
     table: ServerTable,
-    records: Iterable[Row],
+    found: MetricInput,
     agents: Mapping[str, Collection[str]],
 ) -> list[dict[str, Any]]:
-    """Ask each environment server for the metrics of its records: the entries of the aggregate file.
+    """Ask each environment server for the metrics of its rows: the entries of the aggregate file.
 
     `agents` maps the run's environment servers to the agents of their rows. Raises ServerError.
     """
-    by_server = _stripped_by_server(records)
-    return [
-        _entry(_label(server, agents), server, await _ask(transport, table[server].url, server, lines))
-        for server, lines in by_server.items()
-    ]
+    entries: list[dict[str, Any]] = []
+    for server, body in await asyncio.to_thread(lambda: list(found.bodies())):
+        if server not in table:
+            raise ServerError(
+                f"no server is called `{server}`, where rollouts of this run were made",
+                hint="start the project that made them, or one with a server of that name",
+            )
+        answer = await _ask(transport, table[server].url, server, body)
+        entries.append(_entry(_label(server, agents), server, answer))
+    return entries
 
 
 def document(entries: list[dict[str, Any]]) -> bytes:
@@ -55,32 +49,7 @@ def document(entries: list[dict[str, Any]]) -> bytes:
         return json.dumps(entries, indent=2).encode() + b"\n"
 
 
-def strip(record: Row) -> Row:
-    """What aggregation needs of a record: everything but the conversation."""
-    kept = {key: value for key, value in record.items() if key not in _STRIPPED}
-    response = record.get("response")
-    if isinstance(response, dict):
-        parts = {key: response[key] for key in _KEPT_OF_RESPONSE if response.get(key) is not None}
-        if parts:
-            kept["response"] = parts
-    return kept
-
-
-def _stripped_by_server(records: Iterable[Row]) -> Lines:
-    """Encoded at once: bytes take a fraction of the memory of the rows. Ordered by task, then rollout."""
-    found: Lines = {}
-    for record in records:
-        lines = found.setdefault(str(record[ENVIRONMENT_SERVER]), [])
-        lines.append((rollout_key(record), dumps(strip(record))))
-    for lines in found.values():
-        lines.sort(key=lambda item: item[0])
-    return found
-
-
-async def _ask(
-    transport: Transport, url: str, server: str, lines: list[tuple[tuple[int, int], bytes]]
-) -> dict[str, Any]:
-    body = b'{"verify_responses":[' + b",".join(line for _, line in lines) + b"]}"
+async def _ask(transport: Transport, url: str, server: str, body: Path) -> dict[str, Any]:
     try:
         answer = await transport.call(
             "POST", f"{url}/aggregate_metrics", body, timeout=_MINUTES, retry_seconds=10.0

@@ -24,7 +24,9 @@ from gymctl.rollouts.dataset import Source
 from gymctl.rollouts.expand import Plan
 from gymctl.rollouts.failures import Death, Lost
 from gymctl.rollouts.finish import aggregate_metrics, document
+from gymctl.rollouts.metric_input import Counting, MetricInput
 from gymctl.rollouts.route import Router, Routing, Where, depends_on, nowhere
+from gymctl.rollouts.saved import SavedRun
 from gymctl.rollouts.store import RunStore
 from gymctl.rollouts.summary import PlanSummary
 from gymctl.transport import Transport
@@ -64,6 +66,8 @@ class Run:
     """The files are this run's; before, nothing of an earlier run was touched."""
     entries: list[dict[str, Any]] = field(default_factory=list)
     """What the aggregate file holds, once `aggregate` was called."""
+    missing_as_zero: int = 0
+    """Rollouts that were not run and count as 0 in the aggregate file, once `aggregate` was called."""
     seconds: float = 0.0
     """How long the collection took."""
 
@@ -121,9 +125,16 @@ class Run:
         finally:
             self.seconds = time.monotonic() - start
 
-    async def aggregate(self, transport: Transport, table: ServerTable) -> None:
+    async def aggregate(
+        self, transport: Transport, table: ServerTable, counting: Counting | None = None
+    ) -> None:
         """Compute and write `x_aggregate_metrics.json`. Raises ServerError when a server cannot."""
-        self.entries = await aggregate_metrics(transport, table, self.store.records(), self.summary.servers)
+        router = Router(table)
+        saved = SavedRun(self.paths)
+        with MetricInput(saved, counting or Counting(), lambda row: router.route(row).server) as found:
+            await asyncio.to_thread(found.fill)
+            self.entries = await aggregate_metrics(transport, table, found, self.summary.servers)
+            self.missing_as_zero = found.missing
         self.store.write_aggregate(document(self.entries))
 
     def close(self) -> None:

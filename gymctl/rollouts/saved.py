@@ -104,7 +104,12 @@ def outcome_of(record: Row) -> Outcome:
     stamp = cast(Mapping[str, Any], told)
     failure = stamp.get("failure")
     if failure in _CLASSES and found.failure is not None:
-        return replace(found, failure=failure, reason=str(stamp.get("reason") or found.reason))
+        return replace(
+            found,
+            failure=failure,
+            reason=str(stamp.get("reason") or found.reason),
+            counts_as_zero=stamp.get("counts_as_zero") is True,
+        )
     return found
 
 

@@ -18,6 +18,7 @@ from gymctl.config.model import Origin
 from gymctl.config.names import suggestion
 from gymctl.config.problems import Problems
 from gymctl.config.tree.origins import dotted, place_of
+from gymctl.contract.outcomes import CountsAs, FailureName
 from gymctl.errors import ConfigError
 
 DEFAULT = "_default"
@@ -66,7 +67,7 @@ class Skills(BaseModel):
 
 
 class EvaluationSettings(BaseModel):
-    """Every key of CONTRACT 9.2 under its own name."""
+    """Every key of CONTRACT 9.2 under its own name, and `failure_outcomes`, which is ours."""
 
     model_config = ConfigDict(frozen=True, defer_build=True)
 
@@ -100,6 +101,9 @@ class EvaluationSettings(BaseModel):
     route_failures_to_sidecar: StrictBool = Field(True, description="A failed rollout does not end the run.")
     count_failure_classes_as_zero: list[Text] = Field([], description="Failures that count as reward 0.")
     count_missing_rollouts_as_zero: StrictBool = Field(False, description="Missing rollouts count as 0.")
+    failure_outcomes: Annotated[dict[FailureName, CountsAs], BeforeValidator(_without_nulls)] = Field(
+        {}, description="A class of failures, `oom` or `timeout`: failed, or zero (the agent's own doing)."
+    )
     require_complete: StrictBool = Field(True, description="A missing rollout is an error.")
     upload_rollouts: StrictBool = Field(True, description="Exporters upload rollouts.")
     environment_routing_mode: Literal["agent", "legacy", "taskset"] = Field(
@@ -134,8 +138,6 @@ NOT_OBEYED: Mapping[str, object] = {
     "health_check_workers": None,
     "health_check_ignored_checks": [],
     "route_failures_to_sidecar": True,
-    "count_failure_classes_as_zero": [],
-    "count_missing_rollouts_as_zero": False,
     "dispatch_budget_s": None,
     "drain_margin_s": None,
     "dispatch_longest_first": False,

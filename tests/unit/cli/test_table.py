@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gymctl.cli.progress import block, line
-from gymctl.cli.table import RunFacts, duration, result_json, result_lines
+from gymctl.cli.table import RunFacts, duration, result_json, result_lines, span
 from gymctl.metrics.outcomes import Outcome
 from gymctl.metrics.tally import Tally
 
@@ -45,6 +45,7 @@ def test_a_good_run() -> None:
         " reward      0.500   95 % 0.386 – 0.614     42 tasks, clustered by task\n"
         " coverage    82 of 84 (97.6%)     if the 2 missing were all wrong 0.488, all right 0.512\n"
         " pass@1      0.500   pass@2  0.750     over the 40 tasks with all 2 attempts\n"
+        " pass^2      0.250   solved every time\n"
         " outcomes    scored 82 · failed 1 (model 1) · not run 1 (interrupted)\n"
         " tokens      954.5 k in · 114.8 k out\n"
         " time        14 m 12 s    0.1 rollouts/s"
@@ -91,6 +92,41 @@ def test_pooled_and_task_means_that_differ_are_explained() -> None:
     assert "mean over rollouts" not in text(tally([[1, 1], [0, 0]]))
 
 
+def test_missing_rollouts_that_the_metrics_file_counts_as_zero_are_explained() -> None:
+    shown = text(tally([[1]] * 99 + [[None]]), missing_as_zero=1)
+    assert "mean in the metrics file 0.990: 1 missing rollout count as 0 there" in shown
+
+
+def test_a_label_never_promises_attempts_that_do_not_exist() -> None:
+    """BUG_CASES B122: eight attempts asked for, five scored."""
+    shown = text(tally([[1, 0, 0, 1, 0, None, None, None]]), min_coverage=0.5)
+    assert (
+        " pass@1      0.400   pass@5  1.000     over the one task; pass@8: no task has 8 scored attempts"
+        in shown
+    )
+
+
+def test_an_interval_never_looks_as_if_it_had_no_width() -> None:
+    assert span(0.25, 0.75) == "0.250 – 0.750"
+    assert span(0.50001, 0.50002) == "0.50001 – 0.50002"
+
+
+def test_lost_rollouts_are_told_with_bounds_and_tasks() -> None:
+    """BUG_CASES B121: 10 tasks × 2, three rollouts lost, one task with nothing left."""
+    script: list[list[float | str | None]] = [[1, 0]] * 8 + [["infrastructure"] * 2, [1, "infrastructure"]]
+    shown = text(tally(script))
+    assert " reward      0.450 – 0.600     coverage is under 95%: no single number" in shown
+    assert " coverage    17 of 20 (85.0%), 9 of 10 tasks" in shown
+    assert "if the 3 missing were all wrong 0.450, all right 0.600" in shown
+
+
+def test_a_failure_that_counts_as_zero_is_said_to() -> None:
+    made = tally([[1]])
+    made.plan(1)
+    made.add({"_ng_task_index": 1}, Outcome(None, "infrastructure", "oom", counts_as_zero=True), {})
+    assert " outcomes    scored 2 (counted as 0: infrastructure 1)" in text(made)
+
+
 def test_a_scripted_model_is_labelled() -> None:
     last = text(tally([[1]]), is_scripted=True).splitlines()[-1]
     assert last == " scripted model: these answers come from a script, the score says nothing about a model"
@@ -109,11 +145,14 @@ def test_json_is_complete_and_plain() -> None:
         "planned": 4,
         "scored": 3,
         "limited": 0,
+        "counted_as_zero": {"model": 0, "environment": 0, "verifier": 0, "infrastructure": 0, "bug": 0},
         "malformed_tool_calls": 0,
         "broken_tool_calls": 0,
         "failed": {"model": 0, "environment": 0, "verifier": 1, "infrastructure": 0, "bug": 0},
         "not_run": 0,
     }
+    assert value["coverage_counts"] == {"expected": 4, "scored": 3, "missing": 1, "imputed": 0}
+    assert value["pass_all"] == [{"k": 2, "value": 0.0, "tasks": 1}]
     assert value["pass_at"] == [{"k": 1, "value": 0.75, "tasks": 2}, {"k": 2, "value": 1.0, "tasks": 1}]
 
 

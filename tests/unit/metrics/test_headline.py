@@ -8,7 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gymctl.metrics.headline import Headline, TaskScore, headline, interval, pass_at
+from gymctl.metrics.headline import Headline, TaskScore, headline, pass_at
+from gymctl.metrics.intervals import interval
 from gymctl.metrics.outcomes import Outcome, outcome
 from gymctl.metrics.tally import Tally
 

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from gymctl.rollouts.episodes import body, identify, record_of
-from gymctl.rollouts.finish import strip
+from gymctl.rollouts.metric_input import strip
 from gymctl.transport import Answer
 
 FLAT: dict[str, Any] = {
