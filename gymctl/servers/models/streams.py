@@ -17,6 +17,7 @@ from starlette.types import Scope
 
 from gymctl.contract.messages import error_body
 from gymctl.contract.responses import JsonObject
+from gymctl.contract.retry_after import RETRY_AFTER
 from gymctl.servers.models.dialects import responses_to_messages, streamed_chat, streamed_responses
 from gymctl.servers.models.sse import event, failure, replayed
 from gymctl.servers.stack import border
@@ -41,8 +42,9 @@ class Call:
         return border.told(error, self.scope, self.server)
 
     def headers(self, error: BaseException) -> dict[str, str]:
-        failed = border.failed_call(error, self.model)
-        return {} if failed is None else {FAILED_CALL_HEADER: failed}
+        failed, asked = border.failed_call(error, self.model), border.retry_after(error)
+        found = {FAILED_CALL_HEADER: failed, RETRY_AFTER: asked}
+        return {name: value for name, value in found.items() if value is not None}
 
 
 async def of_responses(

@@ -12,15 +12,14 @@ A final error status raises InnerServerError, which the error border turns into 
 from __future__ import annotations
 
 import asyncio
-import email.utils
 import logging
 import random
-import time
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
 
+from gymctl.contract.retry_after import seconds
 from gymctl.errors import ConfigError
 from gymctl.servers.models import proxies
 from gymctl.servers.models.breaker import PROBE_SECONDS, Breaker
@@ -200,27 +199,13 @@ def _secrets(headers: Mapping[str, str]) -> Iterator[bytes]:
 def pause(retry_after: str | None, attempt: int = 1, now: float | None = None) -> float:
     """Seconds until the next try: what Retry-After asks (seconds or a date), at least 0.5 doubled with each
     try, at most 30, and then up to a quarter more."""
-    wanted = 0.0
-    if retry_after:
-        try:
-            wanted = float(retry_after)
-        except ValueError:
-            wanted = _seconds_until(retry_after, time.time() if now is None else now)
-    if wanted != wanted:  # NaN
-        wanted = 0.0
+    wanted = seconds(retry_after, now)
     backoff = PAUSE_SECONDS * 2 ** min(attempt - 1, 10)
     return _spread(min(max(wanted, backoff), LONGEST_PAUSE_SECONDS))
 
 
 def _spread(seconds: float) -> float:
     return seconds * random.uniform(1.0, 1.0 + SPREAD)
-
-
-def _seconds_until(date: str, now: float) -> float:
-    try:
-        return email.utils.parsedate_to_datetime(date).timestamp() - now
-    except ValueError:
-        return 0.0
 
 
 def is_refused_for_good(answer: Answer) -> bool:

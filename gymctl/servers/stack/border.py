@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from gymctl.contract.retry_after import RETRY_AFTER
 from gymctl.servers.stack.client import InnerServerError
 from gymctl.servers.stack.wire import dumps
 from gymctl.transport import FAILED_CALL_HEADER, TransportError
@@ -62,7 +63,7 @@ class ErrorBorder:
 
     async def _answer_error(self, answer: _Sender, scope: Scope, error: Exception) -> None:
         text = told(error, scope, self._server)
-        await answer.fail(text, failed_call(error, self._model))
+        await answer.fail(text, failed_call(error, self._model), retry_after(error))
 
 
 def told(error: BaseException, scope: Scope, server: str) -> str:
@@ -90,6 +91,12 @@ def failed_call(error: BaseException, model: str | None = None) -> str | None:
         return None
     place = f"{url.netloc.rpartition('@')[2]}{url.path}"
     return f"{model}/{place} {result}" if model is not None else f"{place} {result}"
+
+
+def retry_after(error: BaseException) -> str | None:
+    """How long the refused one should wait, as the server that refused has said: handed on to our caller."""
+    text = error.answer.header(RETRY_AFTER) if isinstance(error, InnerServerError) else None
+    return text if text is not None and text.isascii() and text.isprintable() else None
 
 
 def _only(error: Exception) -> Exception:
@@ -151,7 +158,7 @@ class _Sender:
         self.is_complete = message["type"] == "http.response.body" and not message.get("more_body")
         await self._send(message)
 
-    async def fail(self, text: str, failed_call: str | None = None) -> None:
+    async def fail(self, text: str, failed_call: str | None = None, retry_after: str | None = None) -> None:
         """500 with a JSON string; nothing when another answer is already on its way."""
         if self._has_begun:
             return
@@ -159,6 +166,8 @@ class _Sender:
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
         if failed_call is not None:
             headers.append((FAILED_CALL_HEADER.encode(), failed_call.encode("ascii", "replace")))
+        if retry_after is not None:
+            headers.append((RETRY_AFTER.encode(), retry_after.encode()))
         await self._send({"type": "http.response.start", "status": 500, "headers": headers})
         await self._send({"type": "http.response.body", "body": body})
 
