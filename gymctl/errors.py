@@ -12,7 +12,8 @@
     ├── PrerequisiteError           3   engine missing or too old, port taken, no disk
     ├── EngineError                 4   build, push, start
     ├── ServerError                 5   a server answered with an error we cannot go on from
-    └── RunError                    6   rollouts left undone, coverage under the floor
+    ├── RunError                    6   rollouts left undone, coverage under the floor
+    └── GateError                   7   a gate said no: all was done, and the numbers are not good enough
     Interrupted                   130   SIGINT; 143 for SIGTERM
 
 Anything else is a bug: exit code 70, traceback in a file. Printed once, in `cli/main.py`:
@@ -189,6 +190,12 @@ class RunError(GymctlError):
     """A run that did not end as asked: rollouts left undone, coverage under the floor, output full."""
 
     exit_code = 6
+
+
+class GateError(GymctlError):
+    """What the user demanded of the numbers (`--gate`) does not hold; they have been printed before."""
+
+    exit_code = 7
 
 
 class Interrupted(GymctlError):

@@ -19,14 +19,15 @@ from gymctl import __version__
 from gymctl.cli.output import Console, ReaderGone
 from gymctl.errors import EXIT_BUG, GymctlError, Interrupted, PrerequisiteError
 
-COMMANDS = ("eval", "up", "ps", "logs", "down", "doctor")
+COMMANDS = ("eval", "compare", "up", "ps", "logs", "down", "doctor")
 GROUPS = ("config",)
 HELP = """Evaluate LLM agents in environments, one container per server.
 
 gymctl eval arithmetic --model-type llama_cpp_model --limit 20 -k 2
 
 Exit codes: 0 done, 1 configuration, 2 usage, 3 something is missing (engine, port, disk), 4 build or start
-failed, 5 a server died, 6 the run is incomplete or its coverage too low, 70 a bug, 130/143 interrupted.
+failed, 5 a server died, 6 the run is incomplete or its coverage too low, 7 a gate said no, 70 a bug,
+130/143 interrupted.
 """
 
 
