@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gymctl.metrics.bootstrap import bootstrap_interval
-from gymctl.metrics.headline import Interval
+from gymctl.metrics.intervals import Interval
 from gymctl.metrics.paired import Clusters, Pair, paired_interval, unpaired_half_width
 from gymctl.metrics.power import Needed, needed, smallest_visible
 from gymctl.metrics.signflip import SignFlip, sign_flip

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from gymctl.metrics.headline import EDGE, Interval
+from gymctl.metrics.intervals import EDGE, Interval
 from gymctl.metrics.statistics import sample_std
 from gymctl.metrics.students import beta_quantile, t_quantile
 
