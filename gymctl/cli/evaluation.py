@@ -73,6 +73,9 @@ class Evaluation:
 
     def _facts(self, run: Run) -> RunFacts:
         model = self._config.document.get("policy_model_name") if self._config is not None else None
+        asked = self._asked.selection.model or ""
+        if asked.startswith("replay:"):
+            model = asked
         return RunFacts(
             title=self._title,
             model=str(model) if model else None,

@@ -65,7 +65,22 @@ SearchDirs = Annotated[
     typer.Option("--search-dir", metavar="DIR", help="Look here first for configs and servers. Repeatable."),
 ]
 Model = Annotated[
-    str | None, typer.Option("--model", "-m", metavar="NAME", help="Model name (policy_model_name).")
+    str | None,
+    typer.Option(
+        *("--model", "-m"),
+        metavar="NAME|record:FILE|replay:FILE",
+        help="Model name (policy_model_name); record:FILE[:NAME] writes its answers to a cassette as well,"
+        " replay:FILE plays one back: no model, no key, no network.",
+    ),
+]
+OnMiss = Annotated[
+    str | None,
+    typer.Option(
+        "--on-miss",
+        metavar="fail|live|mock",
+        help="With replay:FILE, a request that was not recorded is an error (default), asks the model,"
+        " or gets an answer that says so.",
+    ),
 ]
 ModelUrl = Annotated[
     str | None,
@@ -104,6 +119,7 @@ def _flags(
     allow_unsupported_pairing: AllowUnsupportedPairing = False,
     search_dir: SearchDirs = None,
     model: Model = None,
+    on_miss: OnMiss = None,
     model_url: ModelUrl = None,
     model_api_key: ModelApiKey = None,
     set_file: SetFiles = None,

@@ -14,7 +14,7 @@ from gymctl.contract.servers import HEAD_PORT, ServerTable
 from gymctl.errors import EngineError, PrerequisiteError
 from gymctl.paths import ProjectPaths
 from gymctl.rollouts.head import server_table
-from gymctl.runtime import attach, lock
+from gymctl.runtime import attach, cassettes, lock
 from gymctl.runtime.stack import RuntimeChoice, Stack
 from gymctl.runtime.up import bring_up, use_of
 from gymctl.transport import Transport
@@ -100,6 +100,8 @@ class Serving:
                 self.console.say(f"project {stack.project} stays up; stop it: gymctl down {stack.project}")
             else:
                 await interrupts.shielded(stack.down())
+                for path in await asyncio.to_thread(cassettes.finish, asked):
+                    self.console.say(f"  recorded {path}; play it: --model replay:{path.name}")
 
 
 def _shared(stack: Stack) -> AbstractContextManager[None]:

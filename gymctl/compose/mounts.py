@@ -6,7 +6,8 @@
           model_path: /data/models/other.gguf
           mounts: [/data/models]
 
-Each is mounted at its own path, so that one configuration holds in containers and in local processes.
+Each is mounted at its own path, so that one configuration holds in containers and in local processes. An
+entry `{path: /data/run.cassette, writable: true}` names a file that the server may also write.
 """
 
 from __future__ import annotations
@@ -32,8 +33,16 @@ def mounts(server: str, settings: Mapping[str, Any]) -> tuple[Mount, ...]:
     """The mounts of one server. Raises ConfigError for a path that cannot be mounted at its own place."""
     if not declares(settings):
         return ()
-    paths = [_checked(server, value) for value in settings[KEY]]
-    return tuple(Mount(source=path, target=path) for path in dict.fromkeys(paths))
+    wanted: dict[str, bool] = {}
+    for value in settings[KEY]:
+        is_writable = (
+            isinstance(value, dict) and set(value) == {"path", "writable"} and bool(value["writable"])
+        )
+        path = _checked(server, value["path"] if is_writable else value)
+        wanted[path] = wanted.get(path, False) or is_writable
+    return tuple(
+        Mount(source=path, target=path, read_only=not is_writable) for path, is_writable in wanted.items()
+    )
 
 
 def captures(folders: Iterable[str]) -> tuple[Mount, ...]:
@@ -55,7 +64,7 @@ def _checked(server: str, value: object) -> str:
         raise ConfigError(
             f"`{KEY}` takes absolute paths of this machine, got {value!r}",
             where=where,
-            hint="each is mounted read-only at its own path",
+            hint="each is mounted read-only at its own path; {path: FILE, writable: true} may be written",
         )
     path = str(PurePosixPath(value))
     if path in RESERVED:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from gymctl.config.problems import Problems
 from gymctl.config.reading import text
 from gymctl.config.reading.roots import SearchRoots
 from gymctl.config.server_classes.server_class import ServerClasses
-from gymctl.config.shaping import standins
+from gymctl.config.shaping import cassettes, standins
 from gymctl.config.shaping.shape import Shaped, shape
 from gymctl.config.shaping.writers import Writers
 from gymctl.config.sources import Selection, Sources
@@ -136,6 +137,10 @@ def _resolved(
             environ=environ,
             problems=problems,
         )
+        if read.cassette is not None:
+            written = cassettes.insert(shaped.merged, shaped.origins.tree, read.cassette)
+            changes = replace(shaped.changes, written={**shaped.changes.written, **written})
+            shaped = replace(shaped, changes=changes)
         globals.fill_defaults(shaped.merged, cwd)
         document = interpolation.resolve(shaped.merged, shaped.origins, problems)
     standins.fold(document, shaped.origins.tree)

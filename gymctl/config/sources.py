@@ -15,7 +15,8 @@ from gymctl.config.reading import include, overrides, selectors
 from gymctl.config.reading.files import display, read
 from gymctl.config.reading.overrides import Override
 from gymctl.config.reading.roots import ENV_FILE, SearchRoots
-from gymctl.config.shaping import standins
+from gymctl.config.shaping import cassettes, standins
+from gymctl.config.shaping.cassettes import Cassette
 from gymctl.config.tree import interpolation
 from gymctl.config.tree.layers import Layer
 from gymctl.config.tree.merge import merge
@@ -37,6 +38,8 @@ class Selection:
     model_type: str | None = None
     agent_type: str | None = None
     model: str | None = None
+    """A name, or `record:FILE[:NAME]` or `replay:FILE` (see `shaping/cassettes.py`)."""
+    on_miss: str | None = None
     model_url: str | None = field(default=None, repr=False)
     model_api_key: str | None = field(default=None, repr=False)
     project: str | None = None
@@ -53,14 +56,16 @@ class Sources:
     layers: tuple[Layer, ...]
     top: Layer
     files: tuple[Path, ...]
+    cassette: Cassette | None = None
 
 
 def read_all(selection: Selection, roots: SearchRoots, cwd: Path, problems: Problems) -> Sources:
+    cassette = cassettes.spoken(selection.model, selection.on_miss, cwd, roots.find)
     settings_given: list[Override] = []
     raw_paths: list[str] | None = None
     env_file: tuple[Layer, Path] | None = None
     with problems.collected():
-        settings_given, raw_paths = _command_line(selection, cwd, problems)
+        settings_given, raw_paths = _command_line(selection, cassette, cwd, problems)
     with problems.collected():
         env_file = _env_file(roots, cwd)
     entries: list[str] = []
@@ -74,11 +79,13 @@ def read_all(selection: Selection, roots: SearchRoots, cwd: Path, problems: Prob
     with problems.collected():
         top = overrides.layer(overrides.with_dotted_ids(settings_given, ids))
     files = (*included.files, *([env_file[1]] if env_file else []))
-    stand_in = standins.layer((*layers, top)) if _is_model_open(selection) else None
+    is_replay = cassette is not None and not cassette.asks_a_model
+    stand_in = standins.layer((*layers, top)) if is_replay or _is_model_open(selection) else None
     if stand_in is not None:
         layers.insert(0, stand_in)
-        problems.warn(standins.told(stand_in))
-    return Sources(included, tuple(layers), top, files)
+        if not is_replay:
+            problems.warn(standins.told(stand_in))
+    return Sources(included, tuple(layers), top, files, cassette)
 
 
 def _is_model_open(selection: Selection) -> bool:
@@ -87,13 +94,13 @@ def _is_model_open(selection: Selection) -> bool:
 
 
 def _command_line(
-    selection: Selection, cwd: Path, problems: Problems
+    selection: Selection, cassette: Cassette | None, cwd: Path, problems: Problems
 ) -> tuple[list[Override], list[str] | None]:
     """What flags and tokens set, and the paths of all `+config_paths=[…]` tokens (none replaces another)."""
     flags = {
         "--model-url": ("policy_base_url", selection.model_url),
         "--model-api-key": ("policy_api_key", selection.model_api_key),
-        "--model": ("policy_model_name", selection.model),
+        "--model": ("policy_model_name", selection.model if cassette is None else cassette.model),
     }
     given = [Override.flag(flag, key, value) for flag, (key, value) in flags.items() if value is not None]
     given += [Override.file(token, cwd) for token in selection.set_file]
@@ -172,7 +179,8 @@ def bare(selection: Selection, *, cwd: Path | None = None, environ: Mapping[str,
     cwd = (cwd or Path.cwd()).resolve()
     roots = SearchRoots.of(cwd, os.environ if environ is None else environ, selection.search_dir)
     env_file = _env_file(roots, cwd)
-    top = overrides.layer(_command_line(selection, cwd, problems)[0])
+    cassette = cassettes.spoken(selection.model, selection.on_miss, cwd, roots.find)
+    top = overrides.layer(_command_line(selection, cassette, cwd, problems)[0])
     problems.stop()
     layers = [*([env_file[0]] if env_file else []), top]
     merged, origins = merge(layers)

@@ -21,6 +21,7 @@ from gymctl.compose.names import HEAD, service_names
 from gymctl.config.model import Config, ServerBlock
 from gymctl.config.tree.masking import mask
 from gymctl.config.tree.writing import as_yaml
+from gymctl.contract.cassette import IMPLEMENTATION as CASSETTE
 from gymctl.contract.part import SERVER_PORT, Capture, HeadPart, HeadTarget, ServerPart
 from gymctl.contract.servers import HEAD_PORT, Address, ServerTable
 
@@ -66,6 +67,9 @@ def _server(config: Config, block: ServerBlock, wiring: Wiring, view: View) -> S
     is_container = wiring.view == "network"
     address = view[block.name]
     called = {name: view[name] for name in _called(config, block)}
+    settings = _settings(block.settings, address, is_model=block.kind == "responses_api_models", view=view)
+    if block.implementation == CASSETTE:
+        settings["secrets"] = sorted(config.secrets)  # what it must keep out of the file
     return ServerPart(
         project=config.project,
         name=block.name,
@@ -75,7 +79,7 @@ def _server(config: Config, block: ServerBlock, wiring: Wiring, view: View) -> S
         bind_host="0.0.0.0" if is_container else address.host,
         bind_port=SERVER_PORT if is_container else address.port,
         workers=block.workers,
-        settings=_settings(block.settings, address, is_model=block.kind == "responses_api_models", view=view),
+        settings=settings,
         servers={block.name: address, **called},
         session_secret=session_secret(wiring.secret, block.name),
         pool=config.settings.pool,

@@ -17,7 +17,7 @@ from gymctl.config.checks.instances import UNKNOWN_PORT
 from gymctl.config.model import Config
 from gymctl.errors import PrerequisiteError
 from gymctl.paths import ProjectPaths
-from gymctl.runtime import attach, lock, parts, preflight, private, ready, state, tasks
+from gymctl.runtime import attach, cassettes, lock, parts, preflight, private, ready, state, tasks
 from gymctl.runtime.parts import Parts, Wiring
 from gymctl.runtime.ready import PortTakenError
 from gymctl.runtime.running import RunningProject
@@ -99,6 +99,7 @@ async def bring_up(
         held = _ports_of(previous)
         if is_head_movable:
             config = _with_free_head_port(config, previous, reporter)
+        cassettes.prepare(config, launcher.owner())
         preflight.mounts(config)
         preflight.captures(config, launcher.owner())
         await preflight.ports(config, own=held)

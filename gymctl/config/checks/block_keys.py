@@ -109,7 +109,7 @@ class GenericBlock(_Keys):
     )
     datasets: list[DatasetEntry] | None = None
     resources: ContainerResources | dict[str, Any] | None = None
-    mounts: list[str] | Any = Field(
+    mounts: list[str | dict[str, Any]] | Any = Field(
         default=None, description="Absolute paths of this machine that the server may read."
     )
 

@@ -15,6 +15,7 @@ from gymctl.config.problems import Problems
 from gymctl.config.tree.agents import Agent
 from gymctl.config.tree.interpolation import value_at
 from gymctl.config.tree.origins import Origins, Path, dotted
+from gymctl.contract.cassette import IMPLEMENTATION as CASSETTE
 from gymctl.errors import ConfigError, UnsupportedAgentPairingError, UnsupportedModelPairingError
 
 WAIVER = "allow_unsupported_pairing"
@@ -86,7 +87,7 @@ def _model_problems(
 ) -> Iterator[ConfigError]:
     """One error that lists every agent whose model server its resources server does not accept."""
     instances = list(instances)
-    models = {one.name: one.implementation for one in instances if one.kind == "responses_api_models"}
+    models = _models(instances)
     restrictions, rejected = [], []
     for agent in instances:
         resources, model = (_bound(agent, field) for field in ("resources_server", "model_server"))
@@ -113,6 +114,21 @@ def _model_problems(
             details=[one.detail for one in rejected],
             hint=_remedy("--model-type", restrictions),
         )
+
+
+def _models(instances: Iterable[Instance]) -> dict[str, str]:
+    """What answers under each name: of a cassette, the server that it records; of a replay, nobody knows."""
+    found = {one.name: one for one in instances if one.kind == "responses_api_models"}
+    models = {name: one.implementation for name, one in found.items()}
+    for name, one in found.items():
+        if one.implementation == CASSETTE:
+            models[name] = models.get(_named(one.settings.get("model_server")) or "", DUMMY)
+    return models
+
+
+def _named(reference: object) -> str | None:
+    name = reference.get("name") if isinstance(reference, dict) else None
+    return name if isinstance(name, str) else None
 
 
 def _bound(agent: Instance, field: str) -> str | None:
