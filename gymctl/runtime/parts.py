@@ -92,6 +92,8 @@ def _server(config: Config, block: ServerBlock, wiring: Wiring, view: View) -> S
 
 def _capture(config: Config, block: ServerBlock, called: Iterable[str]) -> Capture:
     """What a model server records, and whose calls an agent or environment server marks for it."""
+    if _is_recorded(config, block):
+        return Capture()  # the cassette that took its name writes the same calls down
     settings, tokens = config.settings, config.settings.token_capture
     if block.kind == "responses_api_models":
         return Capture(calls=settings.call_capture, tokens=None if tokens is None else tokens.folder)
@@ -106,6 +108,11 @@ def _capture(config: Config, block: ServerBlock, called: Iterable[str]) -> Captu
             and (tokens.all_agents or agent.settings.get("token_id_capture") is True)
         )
     )
+
+
+def _is_recorded(config: Config, block: ServerBlock) -> bool:
+    cassettes = (one for one in config.servers.values() if one.implementation == CASSETTE)
+    return any(reference.name == block.name for one in cassettes for reference in one.calls)
 
 
 def _called(config: Config, block: ServerBlock) -> list[str]:

@@ -198,3 +198,21 @@ def running_project_is_used(folder: Path, runtime: str) -> None:
     after = gymctl("eval", "weather", "--no-serve", "-o", "after.jsonl", cwd=folder)
     assert after.returncode not in (0, 70), after.stderr
     assert "Traceback" not in after.stderr
+
+
+def small_model_is_replayed(folder: Path, runtime: str) -> None:
+    """The committed cassette of the small model: its rollouts, its score, without the model."""
+    done = gymctl(
+        *("eval", "arithmetic", "--model", "replay:benchmarks/arithmetic/smollm2.cassette"),
+        *("--runtime", runtime, "--limit", "20", "-k", "2", "-o", "demo.jsonl", "--json"),
+        cwd=folder,
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert (result["rollouts"]["scored"], round(result["reward"], 4)) == (40, 0.4042)
+    records = read_lines(folder / "demo.jsonl")
+    answers = {(row["_ng_task_index"], row["response"]["id"]) for row in records}
+    assert len(answers) == 40
+    for record in records:
+        last = record["response"]["output"][-1]
+        assert len(last["generation_token_ids"]) == len(last["generation_log_probs"]) > 0

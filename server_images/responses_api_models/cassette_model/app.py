@@ -47,7 +47,7 @@ class CassetteConfig(ServerConfig):
     """What a replay does with a request that was not recorded."""
     model_server: ServerRef | None = None
     """Who is recorded, or asked on a miss."""
-    secrets: tuple[str, ...] = Field(default=(), repr=False)
+    secrets: list[str] = Field(default_factory=list, repr=False)
     """Values that must not get into the file; gymctl fills them in."""
 
     @model_validator(mode="after")

@@ -49,6 +49,10 @@ def test_a_real_small_model_is_evaluated(folder: Path) -> None:
     evaluations.small_model_is_evaluated(folder, "compose")
 
 
+def test_the_small_model_is_replayed_from_its_cassette(folder: Path) -> None:
+    evaluations.small_model_is_replayed(folder, "compose")
+
+
 def test_eval_uses_a_project_that_is_up(folder: Path) -> None:
     evaluations.running_project_is_used(folder, "compose")
 
