@@ -12,6 +12,7 @@ from gymctl.cli.eval_input import counting, default_output, request, search_root
 from gymctl.cli.interrupts import Interrupts
 from gymctl.cli.output import Console, reporter
 from gymctl.cli.progress import following
+from gymctl.cli.recorded import captures
 from gymctl.cli.serving import Served, Serving
 from gymctl.cli.table import RunFacts, file_lines, result_json, result_lines
 from gymctl.config.checks.evaluation import Written
@@ -183,7 +184,10 @@ class Evaluation:
             )
             concurrency = room
         options = CollectOptions(
-            concurrency, self._asked.task_timeout, declared=counting(self._settings).declared
+            concurrency,
+            self._asked.task_timeout,
+            declared=counting(self._settings).declared,
+            captures=captures(self._config),
         )
         deaths = served.stack.deaths() if served.stack is not None else None
         self._stopped = "stopped"

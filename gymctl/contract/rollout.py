@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 TASK_INDEX = "_ng_task_index"
@@ -17,6 +18,11 @@ OUTCOME = "gymctl_outcome"
 """On every record: `{"failure", "reason", "started_at", "seconds"}` as the collector saw it; `failure` is
 null or a class of metrics.outcomes, `started_at` counts seconds since 1970; with `counts_as_zero` if the
 benchmark declares the failure to be a reward of 0. An object, so that it is no column."""
+OBSERVATIONS = "ng_agent_observations"
+MODEL_CALLS = "ng_model_call_capture"
+TRAJECTORY = "ng_trajectory"
+PERF = "ng_perf"
+"""What was seen of a rollout while observability was on (CONTRACT 15)."""
 FAILURE_CLASS = "_ng_failure_class"
 NO_PERSIST = "_ng_no_persist"
 MALFORMED_CALLS = "ng_malformed_tool_calls"
@@ -36,3 +42,19 @@ def is_materialized(row: Row) -> bool:
 def rollout_key(row: Row) -> tuple[int, int]:
     """(task index, rollout index); missing indices count as 0 (CONTRACT 10.1)."""
     return int(row.get(TASK_INDEX) or 0), int(row.get(ROLLOUT_INDEX) or 0)
+
+
+def rollout_name(row: Mapping[str, Any]) -> str:
+    """The rollout's id in URLs, logs and capture files: `3-0`, `3-0-a1` (CONTRACT 9.5)."""
+    task, rollout, attempt = row.get(TASK_INDEX) or 0, row.get(ROLLOUT_INDEX) or 0, row.get(ATTEMPT_INDEX)
+    name = row.get(ROLLOUT_ID) or f"{task}-{rollout}"
+    return f"{name}-a{attempt}" if attempt else str(name)
+
+
+def task_name(row: Mapping[str, Any]) -> str:
+    """The task's own id, or else its index."""
+    names = (row.get(key) for key in ("task_id", "problem_id", "instance_id"))
+    name = next((name for name in names if name is not None), None)
+    if isinstance(name, dict):
+        name = name.get("task_id")
+    return str(row.get(TASK_INDEX) or 0) if name is None else str(name)

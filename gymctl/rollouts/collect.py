@@ -20,6 +20,7 @@ from gymctl.errors import GymctlError, ServerError
 from gymctl.metrics.declared import Declaration
 from gymctl.metrics.outcomes import Outcome, outcome
 from gymctl.metrics.tally import Tally
+from gymctl.rollouts.captures import Captures
 from gymctl.rollouts.episodes import body, identify, record_of, stamp
 from gymctl.rollouts.expand import rollout_id
 from gymctl.rollouts.failures import Death, Lost, blame, collector_bug, no_answer, request_failed
@@ -44,6 +45,8 @@ class CollectOptions:
     """Seconds for one rollout; None is no limit."""
     declared: Declaration = field(default_factory=Declaration)
     """Which failures count as reward 0."""
+    captures: Captures | None = None
+    """Model calls are on record, and belong to the records of their rollouts."""
     unreachable_seconds: float = UNREACHABLE_SECONDS
     death_notice_seconds: float = DEATH_NOTICE_SECONDS
 
@@ -141,9 +144,15 @@ class Collector:
         loop = asyncio.get_running_loop()
         started_at, start = time.time(), loop.time()
         self._tally.running[name] = start
+        captures = self._options.captures
         try:
+            if captures is not None:
+                await captures.clear(name)
             record, result, size = await self._outcome(line, row, name)
-            stamp(record, result, started_at, loop.time() - start)
+            seconds = loop.time() - start
+            if captures is not None:
+                size += await captures.attach(record, row, name, seconds)
+            stamp(record, result, started_at, seconds)
             await self._store.append(record, size)
             self._tally.add(row, result, record)
         finally:

@@ -20,6 +20,7 @@ from gymctl.contract.rollout import (
     Row,
     is_materialized,
     rollout_key,
+    rollout_name,
 )
 from gymctl.errors import ConfigError
 from gymctl.rollouts.dataset import Source, SourceRow, check_limit, read
@@ -46,10 +47,7 @@ class Attempt:
 
 def rollout_id(row: Row) -> str:
     """`3-0`, `3-0-a1`, or the caller's own id (CONTRACT 9.5)."""
-    task, rollout = rollout_key(row)
-    attempt = row.get(ATTEMPT_INDEX) or 0
-    own = row.get(ROLLOUT_ID) or f"{task}-{rollout}"
-    return f"{own}-a{attempt}" if attempt else str(own)
+    return rollout_name(row)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ from gymctl.config.model import Config
 from gymctl.engine import Engine, Finished
 from gymctl.errors import PrerequisiteError, UsageError
 from gymctl.paths import ProjectPaths
+from gymctl.rollouts.captures import Captures
 from gymctl.rollouts.collect import CollectOptions
 from gymctl.rollouts.dataset import Source
 from gymctl.rollouts.route import Routing
@@ -185,12 +186,16 @@ class GymStack:
         run = Run.prepare(request, project.table)
         try:
             async with Transport() as transport:
-                options = CollectOptions(concurrency, task_timeout)
+                options = CollectOptions(concurrency, task_timeout, captures=self._captures())
                 await run.collect(transport, project.table, options, asyncio.Event(), project.deaths())
                 await run.aggregate(transport, project.table)
             return Rollouts(_lines(run.paths.rollouts), _lines(run.paths.failures), run.entries)
         finally:
             run.close()
+
+    def _captures(self) -> Captures | None:
+        folder = None if self._config is None else self._config.settings.call_capture
+        return None if folder is None else Captures(Path(folder))
 
     def _routing(self) -> Routing:
         assert self._config is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,34 @@ def scripted_weather_is_scored(folder: Path, runtime: str) -> None:
     assert metrics["_ng_environment_server"] == "weather_environment_server"
     assert metrics["agent_metrics"]["mean/reward"] == 0.75
     assert metrics["agent_metrics"]["num_repeats"] == 2
+
+
+def model_calls_are_on_record(folder: Path, runtime: str) -> None:
+    """With observability on every record holds its calls, whose files are ours to read and to remove."""
+    calls = folder / "new" / "calls"
+    (folder / "observe.yaml").write_text(f"observability_enabled: true\nmodel_call_capture_dir: {calls}\n")
+    arguments = ("eval", "weather", "--config", "observe.yaml", "--runtime", runtime, "--limit", "4")
+    for _ in range(2):  # what the first run recorded is not taken for the second's
+        done = gymctl(*arguments, "-k", "2", "-o", "out.jsonl", cwd=folder)
+        assert done.returncode == 0, done.stderr
+    records = read_lines(folder / "out.jsonl")
+    assert len(records) == 8
+    for record in records:
+        rollout = record["gymctl_rollout_id"]
+        lines = read_lines(calls / f"{rollout}.capture.jsonl")
+        capture, trajectory = record["ng_model_call_capture"], record["ng_trajectory"]
+        assert (capture["rollout_id"], capture["gaps"]) == (rollout, [])
+        assert capture["metrics"]["num_calls"] == len(capture["calls"]) == len(lines) > 0
+        assert [call["model_call_id"] for call in capture["calls"]] == [
+            line["model_call_id"] for line in lines
+        ]
+        assert not any("request" in call for call in capture["calls"]), "the trajectory holds it"
+        assert [call["request"] for call in trajectory["model_calls"]] == [line["request"] for line in lines]
+        assert len(trajectory["turns"]) == len(lines)
+        assert record["ng_perf"]["token_observability_coverage"] == 1.0
+        assert record["ng_perf"]["num_turns"] == len(lines)
+    assert len(list(calls.iterdir())) == 8
+    shutil.rmtree(calls)
 
 
 def blackjack_is_played(folder: Path, runtime: str) -> None:

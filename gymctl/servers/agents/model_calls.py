@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ async def ask(
     client: ServerClient, model: ServerRef, params: Mapping[str, Any], turn: Turn
 ) -> dict[str, Any]:
     """The model's Response; its cookies stay with the turn. Raises when it is an error, or no Response."""
+    started_at = 0.0 if turn.observed is None else time.time()
     answer = checked(
         await client.call(model, f"{turn.prefix}/v1/responses", params, cookies=turn.model_cookies)
     )
@@ -20,6 +22,8 @@ async def ask(
     response = answer.json()
     if not isinstance(response, dict) or not isinstance(response.get("output"), list):
         raise ValueError(f"the model server's answer is not a Response: {answer.body[:500]!r}")
+    if turn.observed is not None:
+        turn.observed.asked(model, params, started_at, answer, response)
     return response
 
 

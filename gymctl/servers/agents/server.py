@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import time
 import uuid
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -28,7 +29,8 @@ from starlette.responses import Response
 from gymctl.contract.aggregate import AggregateRequest, AggregateResponse
 from gymctl.contract.part import ServerPart
 from gymctl.contract.responses import FlatRow, ResponsesCreateParams, drop_nulls, presentable
-from gymctl.contract.rollout import BROKEN_CALLS, MALFORMED_CALLS, ROLLOUT_ID
+from gymctl.contract.rollout import BROKEN_CALLS, MALFORMED_CALLS, ROLLOUT_ID, TRAJECTORY, rollout_name
+from gymctl.servers.agents.observing import Activation
 from gymctl.servers.agents.sessions import (
     AgentClose,
     AgentReceipt,
@@ -45,7 +47,7 @@ from gymctl.servers.stack.params import completed
 from gymctl.servers.stack.prefix import PREFIX_KEY, PrefixRule
 from gymctl.servers.stack.unwinding import to_the_end
 from gymctl.servers.stack.wire import Json, invalid, json_object, validated
-from gymctl.transport import TransportError
+from gymctl.transport import ROLLOUT, Answer, TransportError
 
 logger = logging.getLogger("gymctl.server")
 
@@ -88,6 +90,8 @@ class Turn:
     is_in_session: bool = False
     malformed_calls: int = 0
     broken_calls: int = 0
+    observed: Activation | None = None
+    """What is noted of this turn; None: nobody asks."""
 
     @property
     def cookies(self) -> dict[str, str]:
@@ -127,6 +131,7 @@ class AgentServer(Server):
             return '{"detail":"Not Found"}'
         if turn.tools_url is None:
             raise ValueError(f"the model called `{name}`, but this turn has no tools")
+        started_at = 0.0 if turn.observed is None else time.time()
         answer = await self.client.call_url(
             f"{turn.tools_url}/{quote(name, safe='', errors='replace')}",
             arguments.encode("utf-8", "surrogatepass"),
@@ -136,7 +141,10 @@ class AgentServer(Server):
         )
         turn.resources_cookies.update(answer.cookies)
         turn.broken_calls += answer.status >= 500
-        return answer.body.decode("utf-8", "replace")
+        output = answer.body.decode("utf-8", "replace")
+        if turn.observed is not None:
+            turn.observed.used(name, arguments, started_at, is_failed=answer.is_error, output=output)
+        return output
 
     async def open_session(self, session: AgentSession, accesses: list[ToolAccess]) -> None:
         """Set a session up: here, with its one direct HTTP access. Raise what the harness cannot serve."""
@@ -160,6 +168,8 @@ class AgentServer(Server):
 
     async def _run(self, request: Request) -> Response:
         row = await json_object(request)
+        if self.part.is_observed and ROLLOUT.get() is None:
+            ROLLOUT.set(rollout_name(row))  # a client that does not say it in a header
         row.pop(ROLLOUT_ID, None)
         params = row.get("responses_create_params")
         if not isinstance(params, dict):
@@ -183,19 +193,38 @@ class AgentServer(Server):
                 resources, "/seed_session", row, cookies=cookies, key=seed_key
             )
         )
-        turn = Turn(tools_url=self.client.url(resources), resources_cookies={**cookies, **seeded.cookies})
+        turn = Turn(
+            tools_url=self.client.url(resources),
+            resources_cookies={**cookies, **seeded.cookies},
+            observed=self.observation(),
+        )
         try:
             row["response"] = await self._played(params, turn)
             if self.config.skip_verification:
                 reward = float(self.config.skip_verification_reward)
-                return {**row, "reward": reward, "verification_skipped": True}
+                return self.with_trajectory(
+                    {**row, "reward": reward, "verification_skipped": True}, row, turn
+                )
             verified = await self.client.call(
                 resources, "/verify", row, cookies=turn.cookies, key=f"verify-{rollout}"
             )
-            return checked(verified).body
+            return self.with_trajectory(checked(verified), row, turn)
         except BaseException:
             await to_the_end(self._abandon(resources, turn, rollout))
             raise
+
+    def observation(self, number: int = 1) -> Activation | None:
+        """For `Turn.observed`: what notes the agent's activation; None while observability is off."""
+        return Activation(number) if self.part.is_observed else None
+
+    def with_trajectory(self, result: Answer | dict[str, Any], row: dict[str, Any], turn: Turn) -> Any:
+        """The result of a rollout, with `ng_trajectory` when its turn was observed; else as it came."""
+        if turn.observed is None:
+            return result.body if isinstance(result, Answer) else result
+        record = result.json() if isinstance(result, Answer) else result
+        if not isinstance(record, dict):
+            return record
+        return {**record, TRAJECTORY: turn.observed.trajectory(row, ROLLOUT.get(), record)}
 
     async def _abandon(self, resources: ServerRef, turn: Turn, rollout: str) -> None:
         """Close the session of a rollout that was not scored, instead of leaving it to the idle limit."""
@@ -215,12 +244,24 @@ class AgentServer(Server):
     # One turn
 
     async def _played(self, params: dict[str, Any], turn: Turn) -> dict[str, Any]:
-        response = await self.respond(params, turn)
+        response = await self.responded(params, turn)
         counts = {MALFORMED_CALLS: turn.malformed_calls, BROKEN_CALLS: turn.broken_calls}
         told = {key: str(count) for key, count in counts.items() if count}
         if told:
             response["metadata"] = {**(response.get("metadata") or {}), **told}
         return {**response, "output": presentable(response["output"])}
+
+    async def responded(self, params: dict[str, Any], turn: Turn) -> dict[str, Any]:
+        """`respond`, and how it ended is noted where the turn is observed."""
+        if turn.observed is None:
+            return await self.respond(params, turn)
+        try:
+            response = await self.respond(params, turn)
+        except BaseException as error:
+            turn.observed.ended(None, error)
+            raise
+        turn.observed.ended(response)
+        return response
 
     async def _responses(self, request: Request) -> Response:
         params = drop_nulls(await json_object(request))
@@ -254,7 +295,10 @@ class AgentServer(Server):
             resources_cookies={} if session.cookies is None else session.cookies,
             model_cookies=self._foreign(request.cookies),
             is_in_session=True,
+            observed=self.observation(len(session.observed) + 1),
         )
+        if turn.observed is not None:
+            session.observed.append(turn.observed)
         async with session.activation():
             response = Json(await self._played(params, turn))
         _set_cookies(response, turn.model_cookies)
@@ -313,7 +357,11 @@ class AgentServer(Server):
                 return earlier
             await session.end_activations()
             await self.close_session(session)
-            receipt = AgentReceipt(agent_session_id=close.agent_session_id, resources_cookies=session.cookies)
+            receipt = AgentReceipt(
+                agent_session_id=close.agent_session_id,
+                agent_observations=session.observations(self.part.implementation),
+                resources_cookies=session.cookies,
+            )
             self.agent_sessions.closed(session, receipt)
             return receipt
 

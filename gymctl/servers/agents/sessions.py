@@ -19,6 +19,7 @@ from pydantic import Field, field_validator
 from starlette.exceptions import HTTPException
 
 from gymctl.contract.episodes import EpisodeId, Strict, TaskId
+from gymctl.servers.agents.observing import Activation
 from gymctl.servers.stack.recent import Recent
 
 REMEMBERED = 262144
@@ -101,6 +102,8 @@ class AgentSession:
         self.tools: DirectHttpAccess | None = None
         self.cookies: dict[str, str] | None = None
         self.activations: set[asyncio.Task[Any]] = set()
+        self.observed: list[Activation] = []
+        """One for each activation, in their order; empty while observability is off."""
 
     @asynccontextmanager
     async def activation(self) -> AsyncIterator[None]:
@@ -112,6 +115,14 @@ class AgentSession:
             yield
         finally:
             self.activations.discard(task)
+
+    def observations(self, source: str) -> dict[str, Any] | None:
+        """The bundle of the close receipt; None when nothing was observed."""
+        if not self.observed:
+            return None
+        records = [record for activation in self.observed for record in activation.records()]
+        gaps = [gap for activation in self.observed for gap in activation.gaps]
+        return {"source": source, "records": records, "gaps": gaps}
 
     async def end_activations(self) -> None:
         running = [task for task in self.activations if task is not asyncio.current_task()]

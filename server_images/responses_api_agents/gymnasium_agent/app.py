@@ -70,8 +70,9 @@ class GymnasiumAgent(AgentServer):
 
     async def run(self, row: dict[str, Any], params: dict[str, Any], cookies: dict[str, str]) -> Any:
         environment = Environment(self.client, self.resources_server("/run"), row, cookies)
+        turn = Turn(model_cookies=cookies, observed=self.observation())
         try:
-            result = await self._play(environment, row, params, cookies)
+            result = await self._play(environment, row, params, turn)
         except BaseException:  # also when the caller left: an environment is released, whatever happened
             await to_the_end(environment.close())
             raise
@@ -79,12 +80,13 @@ class GymnasiumAgent(AgentServer):
         if warning is not None:
             result.info = {**result.info, CLEANUP_WARNING: warning}
         skipped = {"verification_skipped": True} if self.config.skip_verification else {}
-        return {**dict(result), **skipped}
+        if turn.observed is not None:
+            turn.observed.ended(result.response)
+        return self.with_trajectory({**dict(result), **skipped}, row, turn)
 
     async def _play(
-        self, environment: Environment, row: dict[str, Any], params: dict[str, Any], cookies: dict[str, str]
+        self, environment: Environment, row: dict[str, Any], params: dict[str, Any], turn: Turn
     ) -> EpisodeResult:
-        turn = Turn(model_cookies=cookies)
         start = await environment.reset()
         given = [*conversation_of(params), *_messages(start.observation)]
         produced: list[dict[str, Any]] = []

@@ -24,13 +24,15 @@ class ToolSimulationAgent(AgentServer):
 
     async def run(self, row: dict[str, Any], params: dict[str, Any], cookies: dict[str, str]) -> Any:
         resources = self.resources_server("/run")
-        response = await self.respond(params, Turn())
+        turn = Turn(observed=self.observation())
+        response = await self.responded(params, turn)
         scored = {**row, "response": {**response, "output": presentable(response["output"])}}
         if self.config.skip_verification:
             reward = float(self.config.skip_verification_reward)
-            return {**scored, "reward": reward, "verification_skipped": True}
+            skipped = {**scored, "reward": reward, "verification_skipped": True}
+            return self.with_trajectory(skipped, row, turn)
         verified = await self.client.call(resources, "/verify", scored, key=f"verify-{uuid.uuid4().hex}")
-        return checked(verified).body
+        return self.with_trajectory(checked(verified), row, turn)
 
 
 app = ToolSimulationAgent.app()

@@ -41,6 +41,10 @@ def test_the_scripted_benchmark_has_its_known_score(folder: Path) -> None:
     evaluations.scripted_weather_is_scored(folder, "compose")
 
 
+def test_15_1_model_calls_are_on_record(folder: Path) -> None:
+    evaluations.model_calls_are_on_record(folder, "compose")
+
+
 def test_a_step_style_environment_is_played(folder: Path) -> None:
     evaluations.blackjack_is_played(folder, "compose")
 

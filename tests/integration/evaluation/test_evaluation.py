@@ -25,6 +25,10 @@ def test_the_scripted_benchmark_has_its_known_score(folder: Path) -> None:
     evaluations.scripted_weather_is_scored(folder, "process")
 
 
+def test_15_1_model_calls_are_on_record(folder: Path) -> None:
+    evaluations.model_calls_are_on_record(folder, "process")
+
+
 def test_another_agent_runs_the_benchmark(folder: Path) -> None:
     evaluations.another_agent_takes_the_place(folder, "process")
 
