@@ -11,7 +11,7 @@ help: ## list the targets
 
 demo: ## set everything up and evaluate a small real model on real tasks
 	@scripts/setup.sh run
-	@$(BIN)/gymctl eval arithmetic --model-type llama_cpp_model --limit 20 -k 2 --output results/demo.jsonl
+	@$(BIN)/gymctl eval arithmetic --model-type llama_cpp_model --limit 20 -k 2 --output results/demo.jsonl --fresh
 
 test: ## set everything up and run all tests (ARGS="tests/unit -k name" selects)
 	@scripts/test.sh $(ARGS)

@@ -107,6 +107,14 @@ class RunPaths:
         return self._beside("_materialized_inputs.jsonl")
 
     @property
+    def passport(self) -> Path:
+        return self.folder / "passport.json"
+
+    @property
+    def journal(self) -> Path:
+        return self.folder / "journal.jsonl"
+
+    @property
     def failures(self) -> Path:
         return self._beside("_failures.jsonl")
 

@@ -92,6 +92,15 @@ TaskTimeout = Annotated[
 MinCoverage = Annotated[
     float, typer.Option(help="Share of rollouts that must have a score; below it: a range and exit code 6.")
 ]
+Fresh = Annotated[
+    bool,
+    typer.Option("--fresh", help="Replace the results at this output. Without it they are gone on with."),
+]
+FreshByDefault = Annotated[bool, typer.Option("--fresh-by-default", hidden=True)]
+ResumeAnyway = Annotated[
+    bool,
+    typer.Option("--resume-anyway", help="Go on with results that were made with something else."),
+]
 NoServe = Annotated[bool, typer.Option("--no-serve", help="Use a running project; start and stop nothing.")]
 KeepUp = Annotated[bool, typer.Option("--keep-up", help="Leave the servers running afterwards.")]
 Runtime = Annotated[str, typer.Option(help="auto, compose (containers) or process (no isolation).")]
@@ -116,6 +125,9 @@ def command(
     max_output_tokens: MaxOutputTokens = None,
     task_timeout: TaskTimeout = None,
     min_coverage: MinCoverage = 0.95,
+    fresh: Fresh = False,
+    fresh_by_default: FreshByDefault = False,
+    resume_anyway: ResumeAnyway = False,
     no_serve: NoServe = False,
     keep_up: KeepUp = False,
     runtime: Runtime = "auto",
@@ -124,6 +136,7 @@ def command(
 ) -> None:
     """Run a benchmark: start its servers, make the rollouts, print the score with everything it lacks.
 
+    With an output that is there already, only what is missing or failed is made; see --fresh.
     Ctrl+C once: no new rollouts, the running ones are waited for. Twice: stop now. Both keep what is done.
     A key in brackets sets the same in YAML or as ++key=value; a flag that is typed beats both.
     """
@@ -133,6 +146,8 @@ def command(
         if name in SETTINGS and value is not None
     }
     _check(typed, min_coverage, runtime)
+    if fresh and resume_anyway:
+        raise UsageError("--fresh replaces results and --resume-anyway goes on with them", where="--fresh")
     if no_serve and chosen.given.get("agent_type") is not None:
         raise _settled()
     console = Console(is_quiet=quiet)
@@ -145,6 +160,9 @@ def command(
         is_kept_up=keep_up,
         runtime=runtime,
         is_json=json,
+        is_fresh=fresh,
+        is_fresh_by_default=fresh_by_default,
+        goes_on_anyway=resume_anyway,
     )
     config, written = _loaded(asked, console)
     # Only now: HTTP client, runtimes and metrics are 0.2 CPU seconds that a wrong configuration does not pay.

@@ -27,6 +27,12 @@ class EvalFlags:
     is_kept_up: bool
     runtime: str
     is_json: bool
+    is_fresh: bool = False
+    """Replace results that are there."""
+    is_fresh_by_default: bool = False
+    """The peer's manner: replace them unless `resume_from_cache` is set."""
+    goes_on_anyway: bool = False
+    """Go on with results that were made with something else."""
 
     @property
     def names_a_config(self) -> bool:

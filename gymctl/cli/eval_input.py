@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from gymctl.cli.eval_flags import EvalFlags
 from gymctl.config.checks.evaluation import EvaluationSettings, Written
 from gymctl.config.checks.pairing import WAIVER, is_waived
 from gymctl.config.model import Config, Dataset
@@ -16,9 +17,13 @@ from gymctl.config.reading.roots import SearchRoots
 from gymctl.contract.servers import ServerTable
 from gymctl.errors import ConfigError, UsageError
 from gymctl.metrics.declared import Declaration
+from gymctl.paths import RunPaths
+from gymctl.rollouts.attempts import AttemptPolicy
 from gymctl.rollouts.dataset import Source
 from gymctl.rollouts.metric_input import Counting
+from gymctl.rollouts.passport import Identity
 from gymctl.rollouts.prompts import Prompt
+from gymctl.rollouts.resume import ResumeOptions
 from gymctl.rollouts.route import Routing
 from gymctl.rollouts.run import RunRequest
 from gymctl.rollouts.skills import skills_ref
@@ -59,7 +64,14 @@ def sources(
     ]
 
 
-def request(written: Written, rows: Sequence[Source], output: Path, roots: Sequence[Path]) -> RunRequest:
+def request(
+    written: Written,
+    rows: Sequence[Source],
+    output: Path,
+    roots: Sequence[Path],
+    resume: ResumeOptions,
+    identity: Identity,
+) -> RunRequest:
     """What is to be run, in the words of `rollouts`."""
     settings = written.settings
     routing = Routing(
@@ -81,6 +93,20 @@ def request(written: Written, rows: Sequence[Source], output: Path, roots: Seque
         is_interleaved=settings.interleave_repeats,
         skills=None if settings.skills is None else _skills(settings.skills.path, roots),
         where=written.where,
+        resume=resume,
+        identity=identity,
+    )
+
+
+def resume_options(settings: EvaluationSettings, asked: EvalFlags, most_attempts: int) -> ResumeOptions:
+    """What to do with results that are there. Only a flag replaces them."""
+    return ResumeOptions(
+        is_fresh=asked.is_fresh or (asked.is_fresh_by_default and not settings.resume_from_cache),
+        is_asked=settings.resume_from_cache,
+        goes_on_anyway=asked.goes_on_anyway,
+        policy=AttemptPolicy(most_attempts, settings.retry_terminal_timeouts),
+        retries_invalid_judgements=settings.retry_invalid_judge_responses,
+        is_longest_first=settings.dispatch_longest_first,
     )
 
 
@@ -101,12 +127,14 @@ def title(config: Config | None, names: Sequence[str], settings: EvaluationSetti
     return ", ".join(dict.fromkeys(row.name for row in datasets if row.type == split)) or "run"
 
 
-def default_output(run_title: str) -> Path:
-    """results/<title>-<time>.jsonl; a counter keeps two runs of the same second apart."""
+def default_outputs(run_title: str) -> Iterator[Path]:
+    """results/<title>-<time>.jsonl, then with a counter, which keeps two runs of the same second apart."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", run_title).strip("-.")[:_LONGEST_NAME] or "run"
     stem = f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
-    candidates = (Path("results") / f"{stem}{suffix}.jsonl" for suffix in _suffixes())
-    return next(path for path in candidates if not path.exists())
+    candidates = (RunPaths(Path("results") / f"{stem}{suffix}.jsonl") for suffix in _suffixes())
+    return (
+        paths.rollouts for paths in candidates if not paths.rollouts.exists() and not paths.folder.exists()
+    )
 
 
 def _suffixes() -> Iterable[str]:

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import resource
 from pathlib import Path
 from typing import cast
 
 from gymctl.cli import runs
 from gymctl.cli.eval_flags import DEFAULT_CONCURRENCY, EvalFlags
-from gymctl.cli.eval_input import counting, default_output, request, search_roots, sources, title
+from gymctl.cli.eval_input import (
+    counting,
+    default_outputs,
+    request,
+    resume_options,
+    search_roots,
+    sources,
+    title,
+)
+from gymctl.cli.identity import identity, same_command
 from gymctl.cli.interrupts import Interrupts
 from gymctl.cli.output import Console, reporter
 from gymctl.cli.progress import following
@@ -21,7 +31,9 @@ from gymctl.config.tree.masking import redact
 from gymctl.contract.part import Pool
 from gymctl.contract.servers import ServerTable
 from gymctl.errors import GymctlError, Interrupted, RunError, ServerError
+from gymctl.rollouts.attempts import most_attempts
 from gymctl.rollouts.collect import CollectOptions
+from gymctl.rollouts.place import OutputBusyError
 from gymctl.rollouts.run import Run
 from gymctl.runtime.stack import RuntimeChoice
 from gymctl.transport import Transport
@@ -65,12 +77,20 @@ class Evaluation:
             found = None if self._asked.is_serving else await self._serving.running(transport)
             run = self._prepare(self._planned_table() if found is None else found.table)
             try:
-                problem = await self._serve_and_collect(run, transport, found, interrupts)
+                problem = None
+                if not self._is_finished(run):
+                    problem = await self._serve_and_collect(run, transport, found, interrupts)
             finally:
                 run.close()
                 if run.has_begun:
                     self._show(run)
         self._end(run, problem, interrupts)
+
+    def _is_finished(self, run: Run) -> bool:
+        """Everything was done before: the result is shown, and no server is needed for it."""
+        is_done = run.is_done and (self._settings.disable_aggregation or run.has_aggregate)
+        run.has_begun = is_done
+        return is_done
 
     def _facts(self, run: Run) -> RunFacts:
         model = self._config.document.get("policy_model_name") if self._config is not None else None
@@ -81,6 +101,7 @@ class Evaluation:
             title=self._title,
             model=str(model) if model else None,
             seconds=run.seconds,
+            kept=run.kept,
             min_coverage=self._asked.min_coverage,
             why_not_run=self._stopped,
             is_scripted=self._is_scripted,
@@ -113,9 +134,15 @@ class Evaluation:
             console.say(f" {'failed':<11} {reason}")
         if run.replaced:
             console.say(" note        replaced the results of an earlier run at the same place")
-        if not run.tally.not_run:  # else the error that follows says what to do
+        if run.still_owed:
+            console.say(f" continue with the {run.still_owed:,}: {self._same_command(run)}")
+        else:
             console.say()
             console.say(_next(run, self._written))
+
+    def _same_command(self, run: Run) -> str:
+        is_named = self._settings.output_jsonl_fpath is not None
+        return same_command(self._secrets, run.paths.rollouts, names_output=is_named)
 
     def _end(self, run: Run, problem: GymctlError | None, interrupts: Interrupts) -> None:
         """The exit code, by raising."""
@@ -123,14 +150,15 @@ class Evaluation:
             raise Interrupted(
                 "interrupted: some rollouts were not made" if run.tally.not_run else "interrupted",
                 signal_number=interrupts.received,
-                hint=f"finished rollouts are in {run.paths.rollouts}; the same command starts over",
+                hint=f"{run.paths.rollouts} has what is finished; the same command goes on with the others",
             )
         if run.lost:
             first = run.lost[0]
             raise ServerError(
                 f"the run ended early: {'; '.join(str(lost) for lost in run.lost)}",
                 details=[redact(text, self._secrets) for text in first.last_lines],
-                hint=f"finished rollouts are in {run.paths.rollouts}; gymctl logs {first.server} says more",
+                hint=f"finished rollouts are in {run.paths.rollouts}, and the same command goes on with the "
+                f"others; gymctl logs {first.server} says more",
             )
         if problem is not None:
             raise problem
@@ -151,11 +179,33 @@ class Evaluation:
         names = (*chosen.benchmark, *chosen.environment, *chosen.resources_server)
         self._title = title(self._config, names, settings)
         named = settings.output_jsonl_fpath
-        output = Path(named) if named is not None else default_output(self._title)
-        run = Run.prepare(request(self._written, rows, output, roots), table)
+        most, warning = most_attempts(os.environ)
+        if warning is not None:
+            self._console.insist(f"warning: {warning}")
+        resume = resume_options(settings, self._asked, most)
+        made_with = identity(self._config, table, self._written, rows, self._title)
+        outputs = [Path(named)] if named is not None else default_outputs(self._title)
+        for output in outputs:
+            try:
+                run = Run.prepare(request(self._written, rows, output, roots, resume, made_with), table)
+            except OutputBusyError:
+                if named is not None:
+                    raise
+                continue  # another run of this second
+            self._is_scripted = _is_scripted(run, table)
+            self._tell(run)
+            return run
+        raise AssertionError("names do not run out")
+
+    def _tell(self, run: Run) -> None:
+        """What is unusual about the plan, and what an earlier session left."""
         for notice in run.summary.notices():
             self._console.insist(f"warning: {notice}")
-        return run
+        for note in run.notes:
+            self._console.insist(f"note: {note}")
+        if run.is_resumed:
+            done = f"{run.kept:,} of {run.summary.rollouts:,} are done, {run.owed:,} to go"
+            self._console.say(f"going on with {run.paths.rollouts}: {done}")
 
     async def _serve_and_collect(
         self, run: Run, transport: Transport, found: Served | None, interrupts: Interrupts
@@ -164,7 +214,6 @@ class Evaluation:
         async with self._serving.served(found, interrupts) as served:
             if not self._asked.is_json and self._settings.output_jsonl_fpath is None:
                 reporter(self._console, served.table.servers).step("output", str(run.paths.rollouts))
-            self._is_scripted = _is_scripted(run, served.table)
             await self._collect(run, transport, served, interrupts)
             if run.lost or self._settings.disable_aggregation:
                 return None
@@ -230,9 +279,9 @@ def _next(run: Run, written: Written) -> str:
     if written.settings.limit is not None:
         place = written.where("limit")
         limit = "--limit" if place == "--limit" else f"`limit` ({place})"
-        return f"next: leave out {limit} to run all rows"
+        return f"next: leave out {limit} and name another --output to run all rows"
     if run.summary.repeats == 1:
-        return "next: add -k 4 for pass@4 and a narrower interval"
+        return "next: add -k 4 for pass@4 and a narrower interval, with another --output"
     return f"next: read the rollouts: {run.paths.rollouts}"
 
 

@@ -48,10 +48,10 @@ SWITCHES = {
     "--interleave-repeats": "--interleave-repeats",
     "--disable-aggregation": "++disable_aggregation=true",
     "--no-health-check": "++disable_health_check=true",
+    "--resume": "++resume_from_cache=true",
 }
 """The peer's flags without one, and what we call them."""
 NOT_YET = {
-    "resume_from_cache": "--resume",
     "health_check_workers": "--health-check-workers",
     "health_check_ignored_checks": "--health-check-ignore",
     "rollout_collection_driver": None,
@@ -160,6 +160,7 @@ def _eval_run(command: str, arguments: list[str]) -> list[str]:
     given = [(SETTINGS[flag], value) for flag, value in settings.items() if value is not None]
     return [
         "eval",
+        "--fresh-by-default",  # the peer replaces results unless it is told to resume
         *_selectors(known),
         *(part for pair in given for part in pair),
         *(ours for flag, ours in SWITCHES.items() if getattr(known, _attribute(flag))),

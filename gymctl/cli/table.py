@@ -25,6 +25,8 @@ class RunFacts:
     seconds: float | None
     """None: nobody measured it."""
     min_coverage: float
+    kept: int = 0
+    """Rollouts of earlier sessions, which took no part in `seconds`."""
     why_not_run: str | None = None
     """`interrupted`, `server died`."""
     is_scripted: bool = False
@@ -122,8 +124,8 @@ def _rows(head: Headline, tally: Tally, facts: RunFacts) -> list[tuple[str, str]
     if tally.input_tokens or tally.output_tokens:
         rows.append(("tokens", f"{_short(tally.input_tokens)} in · {_short(tally.output_tokens)} out"))
     if facts.seconds is not None:
-        is_fast = facts.seconds > 0 and tally.finished
-        speed = f"    {tally.finished / facts.seconds:.1f} rollouts/s" if is_fast else ""
+        made = tally.finished - facts.kept
+        speed = f"    {made / facts.seconds:.1f} rollouts/s" if facts.seconds > 0 and made > 0 else ""
         rows.append(("time", f"{duration(facts.seconds)}{speed}"))
     return rows
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-import uuid
 from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -89,8 +88,6 @@ class Collector:
             for mark in (entry.name, f"{entry.address.host}:{entry.address.port}")
         )
         self._destinations: dict[str, _Destination] = {}
-        self._run = uuid.uuid4().hex
-        """Makes idempotency keys differ between runs against the same servers."""
         self._is_watching = False
         self._news = asyncio.Event()
         self._quiet_until = 0.0
@@ -180,6 +177,7 @@ class Collector:
 
     async def _send(self, destination: _Destination, line: bytes, row: Row, name: str) -> tuple[Row, int]:
         """The record of one call, without identity, and about how large it is."""
+        self._store.sent(row, name, destination.name)
         try:
             async with asyncio.timeout(self._options.task_timeout) as guard:
                 destination.guards.add(guard)
@@ -188,7 +186,7 @@ class Collector:
                         "POST",
                         f"{destination.url}/run",
                         body(line, row),
-                        key=f"{self._run}:{name}",
+                        key=self._store.key(name),
                         retry_seconds=self._options.unreachable_seconds,
                     )
                 finally:

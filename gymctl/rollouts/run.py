@@ -1,7 +1,7 @@
 """One evaluation from rows to files, in the order in which things may fail: check, write, collect, aggregate.
 
-run = Run.prepare(request, table)         rows, routes and output checked; nothing replaced yet
-await run.collect(transport, table, …)    old results removed, rollouts made
+run = Run.prepare(request, table)         rows, routes and output checked; what is there is read, not replaced
+await run.collect(transport, table, …)    what is owed is made
 await run.aggregate(transport, table)     one call per environment server, aggregate file written
 run.close()                               always; idempotent
 """
@@ -19,12 +19,17 @@ from gymctl.contract.servers import ServerTable
 from gymctl.errors import UsageError
 from gymctl.metrics.tally import Tally
 from gymctl.paths import RunPaths
+from gymctl.rollouts import place, resume
 from gymctl.rollouts.collect import CollectOptions, Collector
 from gymctl.rollouts.dataset import Source
+from gymctl.rollouts.encoding import dumps
 from gymctl.rollouts.expand import Plan
 from gymctl.rollouts.failures import Death, Lost
 from gymctl.rollouts.finish import aggregate_metrics, document
+from gymctl.rollouts.history import identity as row_of
 from gymctl.rollouts.metric_input import Counting, MetricInput
+from gymctl.rollouts.passport import Identity, RowsDigest
+from gymctl.rollouts.resume import Found, ResumeOptions
 from gymctl.rollouts.route import Router, Routing, Where, depends_on, nowhere
 from gymctl.rollouts.saved import SavedRun
 from gymctl.rollouts.store import RunStore
@@ -48,6 +53,8 @@ class RunRequest:
     """`skills_ref` of every row."""
     where: Where = nowhere
     """Who wrote a setting, for errors."""
+    resume: ResumeOptions = field(default_factory=ResumeOptions)
+    identity: Identity = field(default_factory=Identity)
 
 
 @dataclass(slots=True)
@@ -60,6 +67,12 @@ class Run:
     tally: Tally
     lost: list[Lost] = field(default_factory=list)
     """Servers that died or could not be reached; not empty: the run ended early."""
+    owed: int = 0
+    """Rollouts that are to be made now."""
+    kept: int = 0
+    """Rollouts of earlier sessions that are final."""
+    notes: tuple[str, ...] = ()
+    """What is to be told about an earlier session."""
     replaced: tuple[Path, ...] = ()
     """Files of an earlier run that this one replaced."""
     has_begun: bool = False
@@ -73,28 +86,75 @@ class Run:
 
     @classmethod
     def prepare(cls, request: RunRequest, table: ServerTable) -> Run:
-        """Check everything that can be checked without a server, and write the inputs aside.
+        """Check all that can be checked without a server; write the inputs aside, or read what is there.
 
         `table` needs names and references only; ports may be unknown. Raises ConfigError (rows, routes),
-        UsageError (flags) and PrerequisiteError (output).
+        UsageError (flags), PrerequisiteError (output) and RunError (results of something else).
         """
-        paths = RunPaths(request.output)
+        paths, options = RunPaths(request.output), request.resume
         _refuse_own_input(request.sources, paths)
-        plan = Plan(
-            request.sources,
-            Router(table, request.routing, request.where),
-            limit=request.limit,
-            repeats=request.repeats,
-            params=request.params,
-            is_seeded=request.is_seeded,
-            is_interleaved=request.is_interleaved,
-            skills=request.skills,
-            where=request.where,
+        plan = _plan(request, table)
+        # The rows of a run that is gone on with are in its inputs file, should their own be gone.
+        is_readable = options.is_fresh or not paths.passport.exists() or _all_there(request.sources)
+        summary = plan.check() if is_readable else None
+        store = RunStore(paths, options.policy, is_longest_first=options.is_longest_first)
+        store.take()
+        try:
+            found = resume.look(paths, request.identity, options)
+            if found.passport is None:
+                summary = summary or plan.check()
+                rows = (attempt.row for attempt in plan.attempts())
+                owed = store.prepare(rows, request.identity, summary.repeats)
+                return cls(request, summary, store, resume.tally_of(summary), owed=owed, notes=found.notes)
+            return cls._going_on(request, store, found, plan if summary is not None else None, table)
+        except OSError as error:
+            store.discard()
+            raise place.refused(paths, error) from error
+        except BaseException:
+            store.discard()
+            raise
+
+    @classmethod
+    def _going_on(
+        cls, request: RunRequest, store: RunStore, found: Found, plan: Plan | None, table: ServerTable
+    ) -> Run:
+        passport, options, notes = found.passport, request.resume, list(found.notes)
+        assert passport is not None
+        if not found.is_adopted:
+            digest = RowsDigest.of(dumps(item.row) for item in plan.attempts()) if plan is not None else None
+            passport = resume.check(store.paths, passport, request.identity, digest, options)
+        if plan is None:
+            notes.append("the files of the rows are gone; the inputs file has them")
+        # Without the settings: a planned row says itself where it goes.
+        resumed = resume.go_on(store.paths, passport, Router(table), options)
+        store.go_on(passport, resumed.history, resumed.owed)
+        return cls(
+            request,
+            resumed.summary,
+            store,
+            resumed.tally,
+            owed=resumed.owed,
+            kept=resumed.summary.rollouts - resumed.owed,
+            notes=(*notes, *resumed.notes),
         )
-        summary = plan.check()
-        store = RunStore(paths)
-        store.prepare(attempt.row for attempt in plan.attempts())
-        return cls(request, summary, store, _tally(summary))
+
+    @property
+    def is_resumed(self) -> bool:
+        return not self.store.is_new
+
+    @property
+    def is_done(self) -> bool:
+        """An earlier session made all rollouts that there were to make."""
+        return self.is_resumed and not self.owed
+
+    @property
+    def has_aggregate(self) -> bool:
+        return self.paths.aggregate.exists() and self.paths.aggregate.stat().st_size > 0
+
+    @property
+    def still_owed(self) -> int:
+        """Rollouts that the same command would make now."""
+        return self.tally.not_run + len(self.store.retryable)
 
     @property
     def paths(self) -> RunPaths:
@@ -124,6 +184,9 @@ class Run:
             await collector.run(drain, deaths)
         finally:
             self.seconds = time.monotonic() - start
+            # Those that failed in an earlier session and were not reached in this one stay failed.
+            for key, outcome in self.store.history.last.items():
+                self.tally.add(row_of(key), outcome, {})
 
     async def aggregate(
         self, transport: Transport, table: ServerTable, counting: Counting | None = None
@@ -153,8 +216,19 @@ def _refuse_own_input(sources: Sequence[Source], paths: RunPaths) -> None:
                 )
 
 
-def _tally(summary: PlanSummary) -> Tally:
-    tally = Tally(repeats=summary.repeats)
-    for task, attempts in summary.tasks.items():
-        tally.plan(task, attempts)
-    return tally
+def _plan(request: RunRequest, table: ServerTable) -> Plan:
+    return Plan(
+        request.sources,
+        Router(table, request.routing, request.where),
+        limit=request.limit,
+        repeats=request.repeats,
+        params=request.params,
+        is_seeded=request.is_seeded,
+        is_interleaved=request.is_interleaved,
+        skills=request.skills,
+        where=request.where,
+    )
+
+
+def _all_there(sources: Sequence[Source]) -> bool:
+    return all(source.path.exists() for source in sources)

@@ -63,13 +63,13 @@ class SavedRun:
 
     def planned(self) -> Iterator[Row]:
         """The rows that were to be run; nothing when the inputs file is gone."""
-        return (row for _, row in _rows(self.paths.inputs))
+        return (row for _, row in read_rows(self.paths.inputs))
 
     def rollouts(self) -> Iterator[SavedRollout]:
         """Every rollout that ended, once: the rollouts file in its order, then failures that stayed so."""
         seen: set[Key] = set()
         self.duplicates = 0
-        for _, record in _rows(self.paths.rollouts):
+        for _, record in read_rows(self.paths.rollouts):
             key = rollout_key(record)
             if key in seen:
                 self.duplicates += 1
@@ -77,20 +77,20 @@ class SavedRun:
             seen.add(key)
             yield SavedRollout(key, record, outcome_of(record), False)
         last: dict[Key, int] = {}
-        for offset, record in _rows(self.paths.failures):
+        for offset, record in read_rows(self.paths.failures):
             if (key := rollout_key(record)) not in seen:
                 last[key] = offset
-        for offset, record in _rows(self.paths.failures):
+        for offset, record in read_rows(self.paths.failures):
             if last.get(key := rollout_key(record)) == offset:
                 yield SavedRollout(key, record, outcome_of(record), True)
 
     def failures(self) -> Iterator[tuple[Key, Row]]:
         """Every failed attempt, also those that were followed by another one."""
-        return ((rollout_key(record), record) for _, record in _rows(self.paths.failures))
+        return ((rollout_key(record), record) for _, record in read_rows(self.paths.failures))
 
     def not_run(self) -> Iterator[Key]:
         """Planned rollouts without a line in either file, in the order of the plan."""
-        ended = {rollout_key(row) for _, row in _rows(self.paths.rollouts)}
+        ended = {rollout_key(row) for _, row in read_rows(self.paths.rollouts)}
         ended.update(key for key, _ in self.failures())
         return (key for row in self.planned() if (key := rollout_key(row)) not in ended)
 
@@ -141,7 +141,7 @@ def _ordered(value: Any) -> Any:
     return value
 
 
-def _rows(path: Path) -> Iterator[tuple[int, Row]]:
+def read_rows(path: Path) -> Iterator[tuple[int, Row]]:
     """Offset and value of each line; nothing when the file is not there. ConfigError: file:line."""
     try:
         file = path.open("rb")

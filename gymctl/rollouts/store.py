@@ -1,187 +1,235 @@
-"""The files of a run: probed before anything starts, appended by whole lines, never left half written.
+"""The files of a run: what is there is kept, new lines are appended whole, nothing is left half written.
 
-prepare()   before the first side effect: folder made, locked against another run with the same output, room
-            and rights probed, inputs written to a side file
-begin()     just before the first request: old results removed, inputs moved to their place
+prepare()   a new run, before its first side effect: inputs written to a side file
+go_on()     or the run that is there already
+begin()     just before the first request: a new run becomes the owner of its files
+sent()      an attempt goes out: journaled first
 append()    one record, one line, out of the process when it returns; cancellation cannot cut it
 close()     everything on disk
+
+After `kill -9` nothing that was appended is missing. A power failure takes at most what was written in the
+last `SYNC_SECONDS`; those rollouts are made again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
-import fcntl
 import os
-import threading
+import time
+import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from gymctl.contract.rollout import FAILURE_CLASS, NO_PERSIST, Row
-from gymctl.errors import PrerequisiteError, RunError
+from gymctl.contract.rollout import ATTEMPT_INDEX, FAILURE_CLASS, JOIN_KEY, NO_PERSIST, Row, rollout_key
 from gymctl.paths import RunPaths
+from gymctl.rollouts import journal, lines, passport, place
+from gymctl.rollouts.attempts import AttemptPolicy, again
 from gymctl.rollouts.encoding import dumps, loads
+from gymctl.rollouts.expand import rollout_id
+from gymctl.rollouts.history import History
+from gymctl.rollouts.lines import LineFile
+from gymctl.rollouts.passport import Identity, Passport, RowsDigest
+from gymctl.rollouts.saved import Key
 
-_PROBE_BYTES = 65_536
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+SYNC_SECONDS = 5.0
 _LARGE_LINE = 1_000_000
 """Bytes of a response from which on it is encoded and written in a thread, so that others are not held up."""
-
-
-class LineFile:
-    """Appends whole lines. A line that did not fit is taken back, so that the file stays readable."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        self._lock = threading.Lock()
-
-    def write(self, line: bytes) -> None:
-        with self._lock:
-            end = os.fstat(self._descriptor).st_size
-            rest = memoryview(line + b"\n")
-            try:
-                while rest:
-                    rest = rest[os.write(self._descriptor, rest) :]
-            except OSError:
-                os.ftruncate(self._descriptor, end)
-                raise
-
-    def close(self) -> None:
-        try:
-            os.fsync(self._descriptor)
-        finally:
-            os.close(self._descriptor)
-
-
-class OutputLock:
-    """Held while a run writes its files; the kernel drops it when the process dies, however it dies."""
-
-    def __init__(self, path: Path) -> None:
-        """Raises BlockingIOError when another run holds it, OSError when the file cannot be made."""
-        self.path = path
-        while True:
-            self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            try:
-                _lock(self._descriptor)
-                if self._is_still_there():
-                    return
-            except OSError:
-                os.close(self._descriptor)
-                raise
-            os.close(self._descriptor)
-
-    def _is_still_there(self) -> bool:
-        """The run that held it before may have removed the file between our two steps."""
-        try:
-            return os.path.samestat(self.path.stat(), os.fstat(self._descriptor))
-        except FileNotFoundError:
-            return False
-
-    def release(self) -> None:
-        with contextlib.suppress(OSError):
-            self.path.unlink()
-        os.close(self._descriptor)
 
 
 class RunStore:
     """Writes one run; the methods are called in the order above."""
 
-    def __init__(self, paths: RunPaths) -> None:
+    def __init__(
+        self, paths: RunPaths, policy: AttemptPolicy | None = None, *, is_longest_first: bool = False
+    ) -> None:
         self.paths = paths
+        self.policy = policy or AttemptPolicy()
+        self.history = History()
+        self.retryable: set[Key] = set()
+        """Rollouts whose last attempt failed, and that may be tried again."""
+        self.passport: Passport | None = None
+        self._is_longest_first = is_longest_first
+        self.is_new = True
+        """Nothing that was there is gone on with."""
+        self._owed = 0
         self._rollouts: LineFile | None = None
         self._failures: LineFile | None = None
-        self._lock: OutputLock | None = None
+        self._journal: journal.Journal | None = None
+        self._lock: place.OutputLock | None = None
+        self._syncing: asyncio.Future[None] | None = None
+        self._next_sync = 0.0
 
     @property
     def _side_inputs(self) -> Path:
         return self.paths.inputs.with_name(f".{self.paths.inputs.name}.{os.getpid()}")
 
-    def prepare(self, rows: Iterable[Row]) -> int:
-        """Check that the run can be written and write its inputs aside; returns their number.
+    def take(self) -> None:
+        """Check that the run can be written and keep others out. Raises PrerequisiteError naming the path.
+
+        Nothing of an earlier run is touched. Idempotent.
+        """
+        if self._lock is None:
+            self._lock = place.take(self.paths)
+
+    def prepare(self, rows: Iterable[Row], identity: Identity | None = None, repeats: int = 1) -> int:
+        """Make ready for a new run and write its inputs aside; returns their number.
 
         Raises PrerequisiteError naming the path. Nothing of an earlier run is touched.
         """
-        folder = self.paths.rollouts.parent
-        self._check_places(folder)
+        self.take()
         try:
-            self._lock = OutputLock(folder / f".{self.paths.rollouts.name}.lock")
-            self._probe(folder)
-            return self._write_inputs(rows)
-        except BlockingIOError:
-            raise PrerequisiteError(
-                "another run is writing this output",
-                where=str(self.paths.rollouts),
-                hint="wait until it has ended, or name another file with --output",
-            ) from None
+            digest = self._write_inputs(rows)
         except OSError as error:
             self.discard()
-            raise PrerequisiteError(
-                f"the output cannot be written: {_reason(error)}",
-                where=str(self._place(error)),
-                hint=_room(folder) if error.errno in _NO_ROOM else "name another place with --output",
-            ) from error
+            raise place.refused(self.paths, error) from error
         except BaseException:
             self.discard()
             raise
+        self.passport = passport.issue(identity or Identity(), digest, repeats)
+        self._owed = digest.count
+        return digest.count
+
+    def go_on(self, found: Passport, history: History, owed: int) -> None:
+        """Go on with the run that is there; its files have been mended and read."""
+        self.passport = found
+        self.history = history
+        self.retryable.update(history.last)
+        self.is_new = False
+        self._owed = owed
 
     def begin(self) -> tuple[Path, ...]:
         """Make the run the owner of its files; call it when nothing else can refuse the run any more.
 
         Returns the files of an earlier run that were replaced.
         """
-        old = (self.paths.rollouts, self.paths.failures, self.paths.aggregate)
-        existing = tuple(path for path in old if path.exists() and path.stat().st_size > 0)
+        assert self.passport is not None, "prepare() or go_on() comes first"
         try:
-            for path in old:
-                path.unlink(missing_ok=True)
-            self._side_inputs.replace(self.paths.inputs)
+            replaced = self._replace_old() if self.is_new else ()
+            if self._owed and not self.is_new:
+                self.paths.aggregate.unlink(missing_ok=True)  # of fewer rollouts than there will be
+            passport.write(self.paths.passport, self.passport)
+            if self.is_new:
+                self._side_inputs.replace(self.paths.inputs)
+            past = journal.read(self.paths.journal)
+            self._journal = journal.Journal(self.paths.journal, self.passport.run, past)
+            self._journal.begin(self._owed)
+            # Last of all: a run is one from here on, and what it needs to be gone on with is there.
             self._rollouts = LineFile(self.paths.rollouts)
+            lines.sync_folder(self.paths.rollouts.parent)
         except OSError as error:
-            raise self._lost_room(error) from error
-        return existing
+            raise place.lost_room(self.paths, error) from error
+        self._next_sync = time.monotonic() + SYNC_SECONDS
+        return replaced
 
     def inputs(self) -> Iterator[tuple[bytes, Row]]:
-        """The rows as they will be sent, read back one by one."""
+        """The rows that are owed as they will be sent, read back one by one. A row that failed before has
+        the number of its failures as `_ng_attempt_index`."""
+        if self._is_longest_first and self.history.seconds:
+            yield from self._longest_first()
+            return
         with self.paths.inputs.open("rb") as file:
             for line in file:
-                line = line.rstrip(b"\n")
-                yield line, loads(line)
+                if (item := self._owed_row(line.rstrip(b"\n"))) is not None:
+                    yield item
+
+    def _longest_first(self) -> Iterator[tuple[bytes, Row]]:
+        """What took longest so far in front, so that it does not run alone in the end."""
+        seconds, order = self.history.seconds, list[tuple[float, int]]()
+        with self.paths.inputs.open("rb") as file:
+            offset = 0
+            for line in file:
+                if (item := self._owed_row(line.rstrip(b"\n"))) is not None:
+                    order.append((-seconds.get(rollout_key(item[1])[0], 0.0), offset))
+                offset += len(line)
+            for _, offset in sorted(order):
+                file.seek(offset)
+                if (item := self._owed_row(file.readline().rstrip(b"\n"))) is not None:
+                    yield item
+
+    def _owed_row(self, line: bytes) -> tuple[bytes, Row] | None:
+        row: Row = loads(line)
+        key = rollout_key(row)
+        if not self.history.is_owed(key):
+            return None
+        failures = self.history.failures.get(key, 0)
+        if failures:
+            row = again(row, failures, reuses=key in self.history.reusing)
+            line = dumps(row)
+        return line, row
+
+    def sent(self, row: Row, rollout: str, server: str) -> None:
+        """An attempt is about to be sent. RunError: the disk is full."""
+        try:
+            self._open_journal.sent(row, rollout, server)
+        except OSError as error:
+            raise place.lost_room(self.paths, error) from error
+
+    def key(self, rollout: str) -> str:
+        """The idempotency key of an attempt: the same one whenever the same attempt is sent again."""
+        return self._open_journal.key(rollout)
 
     async def append(self, record: Row, size: int = 0) -> None:
         """Write one record to the file it belongs to; done completely, or RunError and the file as before.
 
         `size` is about how many bytes the record has. A cancellation arrives after the write.
         """
-        if record.get(NO_PERSIST):
-            return
         if size < _LARGE_LINE:
             self._append_now(record)
-            return
-        writing = asyncio.ensure_future(asyncio.to_thread(self._append_now, record))
-        try:
-            await asyncio.shield(writing)
-        except asyncio.CancelledError:
-            await asyncio.wait([writing])
-            writing.result()
-            raise
+        else:
+            writing = asyncio.ensure_future(asyncio.to_thread(self._append_now, record))
+            try:
+                await asyncio.shield(writing)
+            except asyncio.CancelledError:
+                await asyncio.wait([writing])
+                writing.result()
+                raise
+        self._sync_now_and_then()
 
     def _append_now(self, record: Row) -> None:
+        rollout = str(record.get(JOIN_KEY) or rollout_id(record))
         try:
-            self._file_of(record).write(dumps(record))
+            if record.get(NO_PERSIST):
+                self._open_journal.ended(rollout, None, None)
+                return
+            is_failure = record.get(FAILURE_CLASS) is not None
+            line = dumps(record)
+            self._file(is_failure).write(line)
+            self._open_journal.ended(rollout, "failures" if is_failure else "rollouts", zlib.crc32(line))
         except OSError as error:
-            raise self._lost_room(error) from error
+            raise place.lost_room(self.paths, error) from error
+        self._note(record, is_failure)
+
+    def _note(self, record: Row, is_failure: bool) -> None:
+        key = rollout_key(record)
+        self.history.last.pop(key, None)
+        failures = int(record.get(ATTEMPT_INDEX) or 0) + 1
+        if is_failure and not self.policy.is_over(failures, record):
+            self.retryable.add(key)
+        else:
+            self.retryable.discard(key)
+
+    def _sync_now_and_then(self) -> None:
+        """In a thread: the disk may take its time, the rollouts do not wait for it."""
+        if self._syncing is not None:
+            if not self._syncing.done():
+                return
+            done, self._syncing = self._syncing, None
+            error = done.exception()
+            if isinstance(error, OSError):
+                raise place.lost_room(self.paths, error) from error
+        now = time.monotonic()
+        if now >= self._next_sync:
+            self._next_sync = now + SYNC_SECONDS
+            files = [file for file in (self._rollouts, self._failures, self._journal) if file is not None]
+            self._syncing = asyncio.ensure_future(asyncio.to_thread(_sync, files))
 
     def write_aggregate(self, document: bytes) -> None:
         """Whole or not at all."""
-        side = self.paths.aggregate.with_name(f".{self.paths.aggregate.name}.{os.getpid()}")
         try:
-            side.write_bytes(document)
-            side.replace(self.paths.aggregate)
+            lines.replace(self.paths.aggregate, document)
         except OSError as error:
-            side.unlink(missing_ok=True)
-            raise self._lost_room(error) from error
+            raise place.lost_room(self.paths, error) from error
 
     def records(self) -> Iterator[Row]:
         """The successes that are on disk."""
@@ -200,100 +248,52 @@ class RunStore:
 
     def close(self) -> None:
         """Idempotent. RunError when the disk refuses at the last moment what it took before."""
-        files, self._rollouts, self._failures = (self._rollouts, self._failures), None, None
+        files = (self._rollouts, self._failures, self._journal)
+        self._rollouts = self._failures = self._journal = None
         try:
             for file in files:
                 if file is not None:
                     file.close()
         except OSError as error:
-            raise self._lost_room(error) from error
+            raise place.lost_room(self.paths, error) from error
         finally:
             self.discard()
 
-    def _file_of(self, record: Row) -> LineFile:
-        if record.get(FAILURE_CLASS) is None:
+    @property
+    def _open_journal(self) -> journal.Journal:
+        if self._journal is None:
+            raise RuntimeError("begin() comes first")
+        return self._journal
+
+    def _file(self, is_failure: bool) -> LineFile:
+        if not is_failure:
             if self._rollouts is None:
-                raise RuntimeError("append before begin")
+                raise RuntimeError("begin() comes first")
             return self._rollouts
         if self._failures is None:
             self._failures = LineFile(self.paths.failures)
         return self._failures
 
-    def _place(self, error: OSError) -> Path:
-        """The file of the run that an error names; the folder instead of a file of ours that nobody knows."""
-        name = error.filename if isinstance(error.filename, str) else ""
-        return Path(name) if name and not Path(name).name.startswith(".") else self.paths.rollouts.parent
+    def _replace_old(self) -> tuple[Path, ...]:
+        """Remove what an earlier run left here, its rollouts first: without them the rest is no run."""
+        old = (self.paths.rollouts, self.paths.failures, self.paths.aggregate)
+        existing = tuple(path for path in old if path.exists() and path.stat().st_size > 0)
+        for path in (*old, self.paths.journal, self.paths.passport):
+            path.unlink(missing_ok=True)
+        return existing
 
-    def _check_places(self, folder: Path) -> None:
-        for path in (self.paths.rollouts, self.paths.inputs, self.paths.failures, self.paths.aggregate):
-            if path.is_dir():
-                raise PrerequisiteError(
-                    "the output is a folder", where=str(path), hint="name a file, like results/run.jsonl"
-                )
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise PrerequisiteError(
-                f"the output folder cannot be made: {_reason(error)}", where=str(folder)
-            ) from error
-
-    def _probe(self, folder: Path) -> None:
-        probe = folder / f".{self.paths.rollouts.name}.{os.getpid()}.probe"
-        try:
-            descriptor = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-            try:
-                _write_all(descriptor, bytes(_PROBE_BYTES))
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-        finally:
-            probe.unlink(missing_ok=True)
-        for path in (self.paths.rollouts, self.paths.inputs, self.paths.failures, self.paths.aggregate):
-            if path.exists() and not os.access(path, os.W_OK):
-                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
-
-    def _write_inputs(self, rows: Iterable[Row]) -> int:
-        count = 0
+    def _write_inputs(self, rows: Iterable[Row]) -> RowsDigest:
+        digest = RowsDigest()
         with self._side_inputs.open("wb") as file:
             for row in rows:
-                file.write(dumps(row) + b"\n")
-                count += 1
+                line = dumps(row)
+                digest.add(line)
+                file.write(line + b"\n")
             file.flush()
             os.fsync(file.fileno())
-        return count
-
-    def _lost_room(self, error: OSError) -> RunError:
-        folder = self.paths.rollouts.parent
-        return RunError(
-            f"the run cannot be written any further: {_reason(error)}",
-            where=str(error.filename or self.paths.rollouts),
-            hint=f"finished rollouts are safe; {_room(folder)}",
-        )
+        return digest
 
 
-def _lock(descriptor: int) -> None:
-    """Raises BlockingIOError when it is held. A file system without locks has none."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS):
-            raise
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]
-
-
-def _reason(error: OSError) -> str:
-    return error.strerror or type(error).__name__
-
-
-def _room(folder: Path) -> str:
-    """How much room is left, where that can be asked."""
-    try:
-        state = os.statvfs(folder)
-    except OSError:
-        return "check the folder"
-    return f"{state.f_bavail * state.f_frsize / 1e6:,.1f} MB are free in {folder}"
+def _sync(files: Iterable[LineFile | journal.Journal]) -> None:
+    for file in files:
+        file.sync()

@@ -134,15 +134,11 @@ class EvaluationSettings(BaseModel):
 
 KEYS = tuple(EvaluationSettings.model_fields)
 NOT_OBEYED: Mapping[str, object] = {
-    "resume_from_cache": False,
     "health_check_workers": None,
     "health_check_ignored_checks": [],
     "route_failures_to_sidecar": True,
     "dispatch_budget_s": None,
     "drain_margin_s": None,
-    "dispatch_longest_first": False,
-    "retry_terminal_timeouts": False,
-    "retry_invalid_judge_responses": False,
     "rollout_collection_driver": None,
     "reuse_existing_data_preparation": False,
 }

@@ -101,7 +101,7 @@ def test_an_output_below_a_file(gymctl: Run) -> None:
 def test_an_output_without_room(gymctl: Run, tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text((GOOD + "\n") * 5000)
     (tmp_path / "x.jsonl").write_text("yesterday\n")
-    done = gymctl(*STACK, "-i", "rows.jsonl", "-o", "x.jsonl", file_size=100_000)
+    done = gymctl(*STACK, "-i", "rows.jsonl", "-o", "x.jsonl", "--fresh", file_size=100_000)
     refused(done, 3, "the output cannot be written", "MB are free")
     assert (tmp_path / "x.jsonl").read_text() == "yesterday\n"
     assert not list(tmp_path.glob(".x*"))
@@ -135,12 +135,12 @@ def test_no_serve_without_rows(gymctl: Run) -> None:
 
 
 def test_settings_that_are_not_obeyed_yet_are_named(gymctl: Run, tmp_path: Path) -> None:
-    (tmp_path / "a.yaml").write_text("prompt_config: p.yaml\nskills: {path: s}\n")
+    (tmp_path / "a.yaml").write_text("health_check_workers: 2\nreuse_existing_data_preparation: true\n")
     (tmp_path / "rows.jsonl").write_text("no row\n")
     done = gymctl(*STACK, "a.yaml", "-i", "rows.jsonl", "++resume_from_cache=true")
-    assert "warning: `prompt_config` (a.yaml:1:1) is not obeyed yet" in done.stderr
-    assert "warning: `skills` (a.yaml:2:10) is not obeyed yet" in done.stderr
-    assert "warning: `resume_from_cache` (++resume_from_cache) is not obeyed yet" in done.stderr
+    assert "warning: `health_check_workers` (a.yaml:1:1) is not obeyed yet" in done.stderr
+    assert "warning: `reuse_existing_data_preparation` (a.yaml:2:1) is not obeyed yet" in done.stderr
+    assert "resume_from_cache" not in done.stderr
     assert done.returncode == 1
 
 

@@ -16,6 +16,7 @@ from gymctl.contract.servers import Address, ServerEntry, ServerKind, ServerTabl
 from gymctl.metrics.aggregate import aggregate
 from gymctl.rollouts.collect import CollectOptions
 from gymctl.rollouts.dataset import Source
+from gymctl.rollouts.resume import ResumeOptions
 from gymctl.rollouts.run import Run, RunRequest
 from gymctl.transport import Transport
 
@@ -151,10 +152,19 @@ class Bench:
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Callable[..., Bench]:
-    def make(fake_url: str, count: int, *, repeats: int = 1, concurrency: int = 8, **options: Any) -> Bench:
+    def make(
+        fake_url: str,
+        count: int,
+        *,
+        repeats: int = 1,
+        concurrency: int = 8,
+        resume: ResumeOptions | None = None,
+        **options: Any,
+    ) -> Bench:
         rows = write_rows(tmp_path / "rows.jsonl", count)
         table = table_of(fake_url)
-        request = RunRequest([Source(rows)], tmp_path / "out" / "x.jsonl", repeats=repeats)
+        output = tmp_path / "out" / "x.jsonl"
+        request = RunRequest([Source(rows)], output, repeats=repeats, resume=resume or ResumeOptions())
         return Bench(Run.prepare(request, table), table, CollectOptions(concurrency, **options))
 
     return make

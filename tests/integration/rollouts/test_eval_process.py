@@ -108,7 +108,7 @@ def test_the_first_interrupt_drains_and_scores_what_is_done(evaluate: Eval, tmp_
     assert "draining" in err
     assert "not run" in out
     assert "interrupted" in out
-    assert "same command starts over" in err
+    assert "the same command goes on with the others" in err
     done = len(lines(tmp_path / "x.jsonl"))
     assert 4 <= done <= 16
     assert f"scored {done} " in out

@@ -34,16 +34,24 @@ from gymctl.errors import UsageError
         ("env resolve --config a.yaml ++k=1", "config show --config a.yaml ++k=1"),
         (
             "eval run --no-serve -o o.jsonl -i i.jsonl --limit 5 --num-repeats 2 --concurrency 3 -a desk",
-            "eval --output o.jsonl --input i.jsonl --limit 5 --repeats 2"
+            "eval --fresh-by-default --output o.jsonl --input i.jsonl --limit 5 --repeats 2"
             " --concurrency 3 --agent desk --no-serve",
         ),
         (
             "eval run --benchmark gsm8k +output_jsonl_fpath=out.jsonl ++num_repeats=2 +limit=null +k=1",
-            "eval --benchmark gsm8k +output_jsonl_fpath=out.jsonl ++num_repeats=2 +limit=null +k=1",
+            "eval --fresh-by-default --benchmark gsm8k"
+            " +output_jsonl_fpath=out.jsonl ++num_repeats=2 +limit=null +k=1",
         ),
-        ("eval run --split train --limit 0 --temperature 0", "eval --split train --temperature 0"),
-        ("eval run +agent_map={a:b} --interleave-repeats", "eval --interleave-repeats +agent_map={a:b}"),
-        ("eval run --disable-aggregation", "eval ++disable_aggregation=true"),
+        (
+            "eval run --split train --limit 0 --temperature 0",
+            "eval --fresh-by-default --split train --temperature 0",
+        ),
+        (
+            "eval run +agent_map={a:b} --interleave-repeats",
+            "eval --fresh-by-default --interleave-repeats +agent_map={a:b}",
+        ),
+        ("eval run --disable-aggregation", "eval --fresh-by-default ++disable_aggregation=true"),
+        ("eval run --resume", "eval --fresh-by-default ++resume_from_cache=true"),
         ("eval run -h", "eval --help"),
         ("env start --help", "up --help"),
     ],
@@ -63,7 +71,6 @@ def test_a_command_of_the_peer_is_one_of_ours(peer: str, ours: str) -> None:
         ("--json env start", "`gym env start` has no JSON output", None),
         ("env start --json", "unrecognized arguments: --json", None),
         ("env status +k=1", "takes no settings, got `+k`", None),
-        ("eval run --resume", "`--resume` is not supported yet", None),
         ("env start --config", "expected one argument", None),
     ],
 )

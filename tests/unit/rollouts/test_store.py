@@ -30,7 +30,8 @@ async def test_records_go_to_the_file_they_belong_to(tmp_path: Path) -> None:
     await run.append({"_ng_failure_class": "x"})
     await run.append({"_ng_failure_class": "x", "_ng_no_persist": True})
     run.close()
-    assert names(tmp_path / "out") == ["x.jsonl", "x_failures.jsonl", "x_materialized_inputs.jsonl"]
+    assert names(tmp_path / "out") == ["x", "x.jsonl", "x_failures.jsonl", "x_materialized_inputs.jsonl"]
+    assert names(tmp_path / "out" / "x") == ["journal.jsonl", "passport.json"]
     assert (tmp_path / "out/x.jsonl").read_bytes().count(b"\n") == 1
     assert list(run.records()) == [{"reward": 1.0, "text": "a\u2028b"}]
     assert [row for _, row in run.inputs()] == [{"n": 1}, {"n": 2}]
@@ -60,7 +61,7 @@ def test_a_fresh_run_replaces_results_failures_and_metrics(tmp_path: Path) -> No
         "x_aggregate_metrics.json",
         "x_failures.jsonl",
     ]
-    assert names(tmp_path / "out") == ["x.jsonl", "x_materialized_inputs.jsonl"]
+    assert names(tmp_path / "out") == ["x", "x.jsonl", "x_materialized_inputs.jsonl"]
     assert (tmp_path / "out/x.jsonl").read_bytes() == b""
 
 
@@ -88,7 +89,7 @@ def test_a_second_run_with_the_same_output_is_refused_until_the_first_has_ended(
     first.close()
     second.prepare([{"n": 2}])
     second.close()
-    assert names(tmp_path / "out") == ["x.jsonl", "x_materialized_inputs.jsonl"]
+    assert names(tmp_path / "out") == ["x", "x.jsonl", "x_materialized_inputs.jsonl"]
 
 
 def test_a_file_system_that_takes_nothing_is_refused_with_its_reason(
@@ -164,11 +165,10 @@ def test_the_aggregate_file_is_old_or_new_never_half(tmp_path: Path, monkeypatch
     run.begin()
     run.write_aggregate(b"[1]")
 
-    def full(self: Path, data: bytes) -> int:
-        self.touch()
+    def full(descriptor: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(RunError):
         run.write_aggregate(b"[2]")
     monkeypatch.undo()

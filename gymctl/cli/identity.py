@@ -1,0 +1,114 @@
+"""What an evaluation is made with: its servers' configuration and code, its settings, its files of rows."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+import sys
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from gymctl.config.checks.evaluation import Written
+from gymctl.config.model import Config
+from gymctl.config.tree import masking
+from gymctl.contract.servers import ServerTable
+from gymctl.images.context import sdk_context, server_context
+from gymctl.rollouts.dataset import Source
+from gymctl.rollouts.passport import Identity
+
+_NO_PART = frozenset({"host", "port", "num_workers", "datasets", "domain", "description"})
+"""Of a server's block: what does not change a rollout. Datasets count by the rows that come of them."""
+_ROW_SETTINGS = (
+    *("split", "agent_name", "agent_map", "fan_out", "limit", "num_repeats", "num_repeats_add_seed"),
+    *("responses_create_params", "prompt_config", "skills", "environment_routing_mode"),
+    *("environment_server_name", "environment_server_routes"),
+)
+"""They make the rows what they are."""
+_SHOWN_FLAG = "--model-api-key"
+
+
+def identity(
+    config: Config | None, table: ServerTable, written: Written, rows: Sequence[Source], title: str
+) -> Identity:
+    """Everything that a rollout may come out differently for; secrets masked.
+
+    `config` is None when only a running head is known: then its servers count by name and implementation.
+    """
+    secrets = config.secrets if config is not None else frozenset[str]()
+    settings = written.settings.model_dump(mode="json", exclude_none=True)
+    asked = {key: settings[key] for key in _ROW_SETTINGS if settings.get(key)}
+    return Identity(
+        config=dict(_of_table(table) if config is None else _of_config(config)),
+        settings=dict(_leaves(asked, (), secrets)),
+        files=dict(_files(rows)),
+        title=title,
+        command=command(secrets),
+    )
+
+
+def command(secrets: Collection[str]) -> list[str]:
+    """The command line as it was typed, without secrets."""
+    program = Path(sys.argv[0]).name
+    words = [program if program == "gym" else "gymctl", *sys.argv[1:]]
+    for number, word in enumerate(words[:-1]):
+        if word == _SHOWN_FLAG:
+            words[number + 1] = masking.MASK
+    return [
+        f"{_SHOWN_FLAG}={masking.MASK}"
+        if word.startswith(f"{_SHOWN_FLAG}=")
+        else masking.redact(word, secrets)
+        for word in words
+    ]
+
+
+def same_command(secrets: Collection[str], output: Path, *, names_output: bool) -> str:
+    """What to type to go on with this run."""
+    words = [word for word in command(secrets) if word not in ("--fresh", "--resume-anyway")]
+    return shlex.join([*words, *([] if names_output else ["-o", str(output)])])
+
+
+def _of_config(config: Config) -> Iterator[tuple[str, Any]]:
+    folders: dict[Path, str] = {}
+    for block in config.servers.values():
+        settings = {key: value for key, value in block.settings.items() if key not in _NO_PART}
+        yield from _leaves(settings, block.path, config.secrets)
+        if block.folder not in folders:
+            folders[block.folder] = f"sha256:{server_context(block.folder).digest()}"
+        yield f"{block.name}.code", folders[block.folder]
+    yield "servers.sdk", f"sha256:{sdk_context().digest()}"
+
+
+def _of_table(table: ServerTable) -> Iterator[tuple[str, Any]]:
+    for entry in table.servers.values():
+        yield f"{entry.name}.implementation", f"{entry.kind}/{entry.address.implementation}"
+        for field, name in entry.references.items():
+            yield f"{entry.name}.{field}", name
+
+
+def _leaves(
+    value: Any, path: tuple[str, ...], secrets: Collection[str], in_headers: bool = False
+) -> Iterator[tuple[str, Any]]:
+    """Dotted key and value of everything below; a list is one value."""
+    if isinstance(value, Mapping) and value:
+        for key, inner in cast(Mapping[str, Any], value).items():
+            is_header = in_headers or masking.is_header(key)
+            yield from _leaves(inner, (*path, str(key)), secrets, is_header)
+        return
+    key = path[-1]
+    is_hidden = masking.is_secret(key) and not masking.tells_nothing(key, value)
+    yield ".".join(path), masking.MASK if in_headers or is_hidden else masking.mask(value, secrets)
+
+
+def _files(rows: Sequence[Source]) -> Iterator[tuple[str, str]]:
+    for source in rows:
+        if source.path.is_file():
+            yield str(source.path), _digest(source.path)
+        if (prompt := source.prompt) is not None:
+            text = f"{prompt.system}\0{prompt.user}".encode("utf-8", "surrogatepass")
+            yield prompt.name, f"sha256:{hashlib.sha256(text).hexdigest()}"
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"

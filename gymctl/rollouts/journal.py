@@ -1,0 +1,118 @@
+"""What was sent and what became of it, in `runs/x/journal.jsonl`: written before the request, and after.
+
+    {"event": "begin", "run": "6f…", "at": …, "pid": …, "owed": 40}
+    {"event": "sent", "rollout": "3-0", "task": 3, "index": 0, "attempt": 0, "server": "env", "at": …}
+    {"event": "ended", "rollout": "3-0", "file": "rollouts", "crc32": 1234, "at": …}
+
+`at` counts seconds since 1970. `file` is null when a record asked to be written nowhere; `crc32` is that of
+the line without its newline. A `sent` without an `ended` was in flight when the run was stopped: it is sent
+again under the same idempotency key, so that a server that still runs answers with its first result.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from gymctl.contract.rollout import ATTEMPT_INDEX, Row, rollout_key
+from gymctl.rollouts.encoding import dumps, loads
+from gymctl.rollouts.lines import LineFile, mend
+
+File = Literal["rollouts", "failures"]
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What a journal says about the sessions before this one."""
+
+    in_flight: frozenset[str] = frozenset()
+    """Rollout ids that were sent and have no end."""
+    unwritten: Counter[str] = field(default_factory=Counter)
+    """Rollout id -> how often it ended without a line: sending it again must not find that end."""
+
+
+class Journal:
+    """Appends to the journal of one run."""
+
+    def __init__(self, path: Path, run: str, past: Past) -> None:
+        self.path = path
+        self._run = run
+        self._unwritten = past.unwritten
+        path.parent.mkdir(parents=True, exist_ok=True)
+        mend(path)
+        self._file = LineFile(path)
+
+    def begin(self, owed: int) -> None:
+        self._write({"event": "begin", "run": self._run, "at": _now(), "pid": os.getpid(), "owed": owed})
+
+    def key(self, rollout: str) -> str:
+        """The idempotency key of an attempt: the same one whenever the same attempt is sent again."""
+        ended = self._unwritten.get(rollout, 0)
+        return f"{self._run}:{rollout}" + (f":{ended}" if ended else "")
+
+    def sent(self, row: Row, rollout: str, server: str) -> None:
+        """An attempt is about to be sent."""
+        task, index = rollout_key(row)
+        self._write(
+            {
+                "event": "sent",
+                "rollout": rollout,
+                "task": task,
+                "index": index,
+                "attempt": row.get(ATTEMPT_INDEX) or 0,
+                "server": server,
+                "at": _now(),
+            }
+        )
+
+    def ended(self, rollout: str, file: File | None, crc32: int | None) -> None:
+        """Its record is where it belongs."""
+        if file is None:
+            self._unwritten[rollout] += 1
+        self._write({"event": "ended", "rollout": rollout, "file": file, "crc32": crc32, "at": _now()})
+
+    def sync(self) -> None:
+        self._file.sync()
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _write(self, event: Row) -> None:
+        self._file.write(dumps(event))
+
+
+def read(path: Path) -> Past:
+    """What an earlier session left. A line that cannot be read says nothing; a missing file neither."""
+    in_flight: set[str] = set()
+    unwritten: Counter[str] = Counter()
+    for event in _events(path):
+        rollout = str(event.get("rollout"))
+        if event.get("event") == "sent":
+            in_flight.add(rollout)
+        elif event.get("event") == "ended":
+            in_flight.discard(rollout)
+            if event.get("file") is None:
+                unwritten[rollout] += 1
+    return Past(frozenset(in_flight), unwritten)
+
+
+def _events(path: Path) -> Iterator[Row]:
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        for line in file:
+            try:
+                event = loads(line)
+            except ValueError:
+                continue
+            if isinstance(event, dict):
+                yield event
+
+
+def _now() -> float:
+    return round(time.time(), 3)
