@@ -35,6 +35,7 @@ import orjson
 
 from gymctl.contract.part import Pool
 from gymctl.contract.pools import divided
+from gymctl.deferred import StreamLost, Streams, places
 
 logger = logging.getLogger("gymctl.transport")
 
@@ -62,7 +63,7 @@ TransportKind = Literal[
 ]
 
 _NO_URL = (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError)
-_HOPELESS = (*_NO_URL, aiohttp.ClientSSLError)
+_HOPELESS = (*_NO_URL, aiohttp.ClientSSLError, StreamLost)
 _LOCAL_ERRNOS = frozenset({errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL, errno.ENOBUFS, errno.ENOMEM})
 
 
@@ -81,7 +82,8 @@ class TransportError(Exception):
 
     @property
     def is_hopeless(self) -> bool:
-        """Asking again cannot help: no URL, or a peer whose certificate is not accepted."""
+        """Asking again cannot help: no URL, a peer whose certificate is not accepted, or one that was waited
+        for already."""
         return isinstance(self.__cause__, _HOPELESS)
 
 
@@ -152,6 +154,20 @@ class Answer:
             return json.loads(self.body)
 
 
+@dataclass(slots=True)
+class _Call:
+    """What was asked for, and how far it went."""
+
+    method: str
+    url: str
+    body: bytes | Path | None
+    headers: dict[str, str]
+    key: str | None
+    route: Route | None
+    is_plain: bool = False
+    """It was sent, and its answer comes on its own connection."""
+
+
 def cookie_header(cookies: Mapping[str, str]) -> str:
     return "; ".join([f"{name}={value}" for name, value in cookies.items()])
 
@@ -170,6 +186,7 @@ class Transport:
         self._silent: set[str] = set()
         """Who could not be reached when last called: told once, not once for every call that waits."""
         self._session: aiohttp.ClientSession | None = None
+        self._streams: Streams | None = None
         self._taking_back: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Transport:
@@ -188,6 +205,7 @@ class Transport:
             trust_env=False,
             skip_auto_headers=("User-Agent", "Content-Type"),
         )
+        self._streams = Streams(self._session, *places(self._shares))
         return self
 
     async def __aexit__(
@@ -196,6 +214,9 @@ class Transport:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        if self._streams is not None:
+            await self._streams.close()
+            self._streams = None
         if self._taking_back:
             await asyncio.wait(self._taking_back, timeout=TAKING_BACK_SECONDS)
         if self._session is not None:
@@ -223,24 +244,22 @@ class Transport:
         timeout: seconds for the whole call, retries included. retry_seconds: how long a connection that
         cannot be made is tried again; None is for ever, 0 not at all. route: of calls that leave the project.
         """
-        sent = self._headers(body, headers, cookies, key)
+        call = _Call(method, url, body, self._headers(body, headers, cookies, key), key, route)
         try:
             async with asyncio.timeout(timeout):
-                return await self._until_answered(
-                    method, url, body, sent, key is not None, retry_seconds, route
-                )
+                return await self._until_answered(call, retry_seconds)
         except TimeoutError as error:
-            self._take_back(url, key)
+            self._take_back(call)
             raise TransportError("transport_timeout", url, f"no answer within {timeout} s") from error
         except asyncio.CancelledError:
-            self._take_back(url, key)
+            self._take_back(call)
             raise
 
-    def _take_back(self, url: str, key: str | None) -> None:
+    def _take_back(self, call: _Call) -> None:
         """Tell the receiver that nobody will ask again; otherwise it goes on for a while in case we do."""
-        if key is None or self._session is None:
+        if call.key is None or not call.is_plain or self._session is None:
             return
-        task = asyncio.get_running_loop().create_task(self._delete(url, {KEY_HEADER: key}))
+        task = asyncio.get_running_loop().create_task(self._delete(call.url, {KEY_HEADER: call.key}))
         self._taking_back.add(task)
         task.add_done_callback(self._taking_back.discard)
 
@@ -269,23 +288,15 @@ class Transport:
             sent[ROLLOUT_HEADER] = rollout
         return sent
 
-    async def _until_answered(
-        self,
-        method: str,
-        url: str,
-        body: bytes | Path | None,
-        headers: dict[str, str],
-        is_known: bool,
-        retry_seconds: float | None,
-        route: Route | None,
-    ) -> Answer:
+    async def _until_answered(self, call: _Call, retry_seconds: float | None) -> Answer:
+        method, url = call.method, call.url
         clock = asyncio.get_running_loop()
         give_up = None if retry_seconds is None else clock.time() + retry_seconds
         arrived: float | None = None  # when the first request was sent that may have been acted on
         for attempt in itertools.count(1):
             sent = clock.time()
             try:
-                answer = await self._once(method, url, body, headers, route)
+                answer = await self._sent(call)
             except TransportError as error:
                 if self._pool.tells_every_failure:
                     logger.warning("%s %s: attempt %d failed", method, error.url, attempt, exc_info=error)
@@ -293,7 +304,7 @@ class Transport:
                     raise
                 if error.kind == "transport_peer_drop":
                     arrived = arrived or sent
-                    if not (is_known and await self._is_remembered(url, arrived)):
+                    if not (call.key is not None and await self._is_remembered(url, arrived)):
                         raise
                 self._tell(method, url, attempt, error)
             else:
@@ -302,6 +313,24 @@ class Transport:
                 return answer
             await asyncio.sleep(RETRY_SECONDS)
         raise AssertionError("count() does not end")
+
+    async def _sent(self, call: _Call) -> Answer:
+        """One request; to a server of ours that many calls wait for, the answer may come on a stream."""
+
+        async def send(more: Mapping[str, str]) -> Answer:
+            call.is_plain = not more
+            headers = {**call.headers, **more} if more else call.headers
+            return await self._once(call.method, call.url, call.body, headers, call.route)
+
+        if call.key is None or call.method != "POST" or call.route is not None or self._streams is None:
+            return await send({})
+        try:
+            said = await self._streams.call(_origin(call.url), send)
+        except StreamLost as error:
+            raise TransportError("transport_peer_drop", call.url, str(error)) from error
+        if isinstance(said, Answer):
+            return said
+        return Answer(said.status, said.headers, said.body, shown(call.url), said.reason)
 
     def _tell(self, method: str, url: str, attempt: int, error: TransportError) -> None:
         """A call that has to wait: at once for the first one to this server, then every ten seconds."""

@@ -28,7 +28,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "testing": {"runtime", "rollouts", "metrics", "config", "engine", "servers", "contract"},
     "errors": set(),
     "paths": set(),
-    "transport": {"contract"},
+    "transport": {"contract", "deferred"},
+    "deferred": {"contract"},
     "engine": set(),
     "__init__": set(),
     "__main__": {"cli"},
@@ -50,7 +51,7 @@ SERVERS_LADDER = (
     {"head", "load"},
     {"inprocess", "__main__"},
 )
-CONTAINER_HALF = {"contract", "metrics", "servers", "errors", "paths", "transport"}
+CONTAINER_HALF = {"contract", "metrics", "servers", "deferred", "errors", "paths", "transport"}
 # A distribution whose import name differs from its own name.
 IMPORT_NAMES = {
     "pytest-asyncio": "pytest_asyncio",

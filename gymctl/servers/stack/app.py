@@ -18,6 +18,7 @@ from starlette.routing import Route
 
 from gymctl.contract.part import ServerPart
 from gymctl.servers.stack.border import ErrorBorder
+from gymctl.servers.stack.deferred import Deferred, Streams
 from gymctl.servers.stack.idempotency import Answers
 from gymctl.servers.stack.liveness import Liveness
 from gymctl.servers.stack.openapi import document
@@ -35,6 +36,7 @@ class Servable(Protocol):
     prefix: ClassVar[PrefixRule]
     part: ServerPart
     answers: Answers
+    streams: Streams
     bodies: dict[str, Any]
 
     @property
@@ -54,6 +56,7 @@ def assemble(server: Servable) -> Starlette:
     since = server.answers.since if part.workers == 1 else None
     layers = [
         Middleware(Liveness, project=part.project, server=part.name, remembers_since=since),
+        Middleware(Deferred, streams=server.streams if part.workers == 1 else None),
         Middleware(RolloutPrefix, rule=type(server).prefix),
     ]
     if server.has_session:

@@ -19,6 +19,7 @@ from starlette.types import Receive, Scope, Send
 from gymctl.contract.part import PART_PATH, PART_VARIABLE, ServerPart
 from gymctl.servers.stack.app import assemble
 from gymctl.servers.stack.client import ServerClient
+from gymctl.servers.stack.deferred import Streams
 from gymctl.servers.stack.idempotency import Answers
 from gymctl.servers.stack.prefix import PrefixRule
 
@@ -54,6 +55,7 @@ class Server:
         self.part = part
         self.client = ServerClient(part)
         self.answers = Answers()
+        self.streams = Streams()
         self.bodies: dict[str, Any] = {}
         """By path of a POST route: the type of its body."""
         self.config = type(self).config_class().model_validate({**part.settings, "name": part.name})
@@ -90,6 +92,7 @@ class Server:
             try:
                 yield
             finally:
+                await self.streams.close()
                 await self.answers.close()
 
     def layers(self) -> list[Middleware]:

@@ -41,7 +41,7 @@ class ErrorBorder:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
-        body = await _read(receive)
+        body = await read_body(receive)
         if body is None:
             return None
         answer = _Sender(send)
@@ -114,7 +114,7 @@ def _own_frames(trace: TracebackType | None) -> TracebackType | None:
     return own or trace
 
 
-async def _read(receive: Receive) -> bytes | None:
+async def read_body(receive: Receive) -> bytes | None:
     """The whole body; None when the caller left before it was complete."""
     message = await receive()
     if message["type"] != "http.request":

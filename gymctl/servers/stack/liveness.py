@@ -6,6 +6,7 @@ import time
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from gymctl.contract.deferred import RESULTS_HEADER, RESULTS_PATH
 from gymctl.transport import MEMORY_HEADER
 
 LIVENESS_PATHS = frozenset({"/", "/livez", "/readyz", "/healthz", "/health"})
@@ -16,8 +17,8 @@ SERVER_HEADER = "x-gymctl-server"
 class Liveness:
     """Readiness checks compare the two headers, so that a stranger on our port is never taken for us.
 
-    `/livez` also says since when this process remembers idempotency keys; one of several workers does not
-    say so, because a repeat may reach another.
+    `/livez` also says since when this process remembers idempotency keys, and that it answers later who asks
+    for it; one of several workers says neither, because the next request may reach another.
     """
 
     def __init__(
@@ -49,7 +50,8 @@ class Liveness:
         if self._since is None:
             return self._start
         seconds = f"{time.monotonic() - self._since:.3f}"
-        return {
-            **self._start,
-            "headers": [*self._start["headers"], (MEMORY_HEADER.encode(), seconds.encode())],
-        }
+        own = [
+            (MEMORY_HEADER.encode(), seconds.encode()),
+            (RESULTS_HEADER.encode(), RESULTS_PATH.encode()),
+        ]
+        return {**self._start, "headers": [*self._start["headers"], *own]}
