@@ -24,7 +24,7 @@ from gymctl.cli.output import Console, reporter
 from gymctl.cli.progress import following
 from gymctl.cli.recorded import captures
 from gymctl.cli.serving import Served, Serving
-from gymctl.cli.table import RunFacts, file_lines, result_json, result_lines
+from gymctl.cli.table import RunFacts, file_lines, reason_lines, result_json, result_lines
 from gymctl.config.checks.evaluation import Written
 from gymctl.config.model import Config
 from gymctl.config.tree.masking import redact
@@ -43,7 +43,6 @@ _DESCRIPTORS_PER_ROLLOUT = 2
 """A relay holds two connections, one to each side; here it is one."""
 _SPARE_DESCRIPTORS = 256
 """For files, logs, pipes, and connections that just close."""
-_SHOWN_REASONS = 3
 
 
 class Evaluation:
@@ -262,14 +261,7 @@ def _is_scripted(run: Run, table: ServerTable) -> bool:
 
 
 def _reasons(run: Run, secrets: frozenset[str]) -> list[str]:
-    """The most frequent reasons, and what was said in the first rollout of each."""
-    lines: list[str] = []
-    for reason, count in run.tally.reasons.most_common(_SHOWN_REASONS):
-        cause = redact(run.tally.causes.get(reason, ""), secrets)
-        which = ", ".join(run.tally.examples[reason])
-        more = ", …" if count > len(run.tally.examples[reason]) else ""
-        lines += [f"{count:,} × {reason}   ({which}{more})", *([f"    {cause}"] if cause else [])]
-    return lines
+    return reason_lines(run.tally, lambda text: redact(text, secrets))
 
 
 def _next(run: Run, written: Written) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from gymctl.metrics.outcomes import FAILURE_CLASSES, FailureClass
 from gymctl.metrics.tally import Tally
 
 LABEL_WIDTH = 11
+_SHOWN_REASONS = 3
 NOTICEABLE = 0.001
 """A pooled mean that differs by more from the mean of task means is worth a line."""
 
@@ -232,6 +233,20 @@ def _outcomes(tally: Tally, facts: RunFacts) -> str:
 
 def _by_class(counts: Counter[FailureClass]) -> str:
     return ", ".join(f"{name} {counts[name]:,}" for name in FAILURE_CLASSES if counts[name])
+
+
+def reason_lines(tally: Tally, clean: Callable[[str], str] = str) -> list[str]:
+    """The most frequent reasons of failures with their first rollouts, and what was said in the first one.
+
+    `clean` hides secrets in what a server said.
+    """
+    lines: list[str] = []
+    for reason, count in tally.reasons.most_common(_SHOWN_REASONS):
+        named = tally.examples[reason]
+        which = ", ".join([*named, *(["…"] if count > len(named) else [])])
+        cause = clean(tally.causes.get(reason, ""))
+        lines += [f"{count:,} × {reason}   ({which})", *([f"    {cause}"] if cause else [])]
+    return lines
 
 
 def _row(label: str, text: str) -> str:

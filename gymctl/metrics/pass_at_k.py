@@ -31,7 +31,7 @@ STATISTICS = ("std_dev_across_runs", "std_err_across_runs", "avg_sample_std_dev"
 
 
 @dataclass(frozen=True, slots=True)
-class _Attempt:
+class Attempt:
     score: float
     answer: Hashable
 
@@ -114,7 +114,7 @@ def highest_k(
     return found[max(found)] if found else {}
 
 
-def pass_at(k: int, task: Sequence[_Attempt]) -> float:
+def pass_at(k: int, task: Sequence[Attempt]) -> float:
     """Of attempts that are right or wrong, the share of all choices of k that hold a right one, which has no
     bias; of other scores the best of the first k."""
     values = [attempt.score for attempt in task]
@@ -124,7 +124,7 @@ def pass_at(k: int, task: Sequence[_Attempt]) -> float:
     return 1 - math.comb(wrong, k) / math.comb(len(values), k)
 
 
-def majority(attempts: Sequence[_Attempt]) -> float:
+def majority(attempts: Sequence[Attempt]) -> float:
     """The score of the most frequent answer with its score; of tied ones the mean, without answers 0."""
     votes = Counter((attempt.answer, attempt.score) for attempt in attempts if attempt.answer is not None)
     if not votes:
@@ -133,11 +133,11 @@ def majority(attempts: Sequence[_Attempt]) -> float:
     return mean([score for (_, score), count in votes.items() if count == most])
 
 
-def _by_score(tasks: Tasks, scores: Scores, answer: Answer | None) -> dict[str, list[list[_Attempt]]]:
+def _by_score(tasks: Tasks, scores: Scores, answer: Answer | None) -> dict[str, list[list[Attempt]]]:
     """Every score's attempts, by task; a task without any is left out."""
-    found: dict[str, list[list[_Attempt]]] = {}
+    found: dict[str, list[list[Attempt]]] = {}
     for task in tasks:
-        attempts: dict[str, list[_Attempt]] = {}
+        attempts: dict[str, list[Attempt]] = {}
         for row in task:
             given = None if answer is None else answer(row)
             own = dict(scores(row))
@@ -146,7 +146,7 @@ def _by_score(tasks: Tasks, scores: Scores, answer: Answer | None) -> dict[str, 
             for name, value in own.items():
                 score = number(value)
                 if score is not None:
-                    attempts.setdefault(name, []).append(_Attempt(score, given))
+                    attempts.setdefault(name, []).append(Attempt(score, given))
         for name, listed in attempts.items():
             found.setdefault(name, []).append(listed)
     return found

@@ -6,6 +6,7 @@ task with more rollouts. `_ng_rollout_index` is one counter per task. Neither ch
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -99,6 +100,7 @@ class Plan:
         counters: dict[int, int] = {}
         for planned in self._planned(problems.append):
             self._note(planned, summary)
+            summary.repeated_rows += planned.row[TASK_INDEX] in summary.tasks
             for attempt in self._copies(planned, counters, problems.append):
                 task, _ = rollout_key(attempt.row)
                 summary.tasks[task] = summary.tasks.get(task, 0) + 1
@@ -108,8 +110,15 @@ class Plan:
                 self._claim(attempt, ids)
         if problems:
             raise _in_one(problems)
+        summary.repeats = self._repeats(summary)
         summary.unused = list(check_names(summary, Repeats.of(self.repeats), self.router, self.where))
         return summary
+
+    def _repeats(self, summary: PlanSummary) -> int:
+        if len(summary.agents) < 2:
+            return max(summary.tasks.values(), default=1)
+        attempts = Counter((attempt.row[TASK_INDEX], attempt.route.agent) for attempt in self._attempts())
+        return max(attempts.values(), default=1)
 
     def _attempts(self) -> Iterator[Attempt]:
         counters: dict[int, int] = {}
@@ -206,7 +215,6 @@ class Plan:
             summary.names.update(dict.fromkeys(names))
             if count is None:
                 summary.without_repeats.update(dict.fromkeys(names[-1:]))
-            summary.repeats = max(summary.repeats, count or 1)
         (first, _), *others = planned.targets
         if not others and own is not None and first.agent is not None and first.agent != own:
             summary.rerouted[own, first.agent] += 1

@@ -23,7 +23,9 @@ class PlanSummary:
     servers: dict[str, set[str]] = field(default_factory=dict)
     """Environment server -> agents of the rows that go there."""
     repeats: int = 1
-    """The most rollouts that one row has at one agent: the k of pass@k."""
+    """The most rollouts that one task has at one agent: the k of pass@k."""
+    repeated_rows: int = 0
+    """Rows of a task that an earlier row has begun."""
     rerouted: Counter[tuple[str, str]] = field(default_factory=Counter)
     """(agent of the row, agent that runs it instead) -> rows."""
     fanned_out: int = 0
@@ -58,6 +60,9 @@ class PlanSummary:
                 f"without their {', '.join(f'`{name}`' for name in sorted(lost))}"
             )
         yield from self.unused
+        if self.repeated_rows:
+            these = "1 row is" if self.repeated_rows == 1 else f"{self.repeated_rows:,} rows are"
+            yield f"{these} equal to an earlier one: equal rows are one task with more rollouts"
         if self.fanned_out:
             yield f"the score is over all of {', '.join(self.agents)}; the metrics file has each alone"
 

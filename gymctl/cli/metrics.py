@@ -1,0 +1,134 @@
+"""`gymctl metrics`: the numbers of a saved run, or of shards of one, to the digit as `eval` printed them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gymctl.cli.output import Console
+from gymctl.errors import RunError, UsageError
+
+if TYPE_CHECKING:
+    from gymctl.rollouts.measured import Measured, Wanted
+
+TASK = "task"
+_OUR_ENDS = ("_failures", "_materialized_inputs")
+"""Files of a run that hold no rollouts with a score."""
+
+
+def command(
+    run: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RUN...",
+            help="A rollouts file, the name of a run, @last; several files or a pattern: shards of one run.",
+        ),
+    ],
+    by: Annotated[
+        str | None,
+        typer.Option(metavar="FIELD", help="A line for each task, or for each value of a row field; agent."),
+    ] = None,
+    k: Annotated[
+        list[int] | None, typer.Option("-k", help="The k of pass@k and pass^k; may be repeated.")
+    ] = None,
+    cluster: Annotated[
+        str | None, typer.Option(metavar="FIELD", help="Tasks with one value of it are not independent.")
+    ] = None,
+    answer: Annotated[
+        str | None, typer.Option(metavar="FIELD", help="Field of a rollout with its answer: adds majority@k.")
+    ] = None,
+    columns: Annotated[
+        bool, typer.Option("--columns", help="The other numeric fields of the rollouts.")
+    ] = False,
+    min_coverage: Annotated[
+        float,
+        typer.Option(help="Share of rollouts that must have a score; below it: a range and exit code 6."),
+    ] = 0.95,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object instead of tables.")] = False,
+) -> None:
+    """Means, intervals, pass@k and coverage of saved runs; nothing is started and no file is changed.
+
+    --by task is the reward profile: every task with its rewards.
+    """
+    if not 0 <= min_coverage <= 1:
+        raise UsageError(f"`--min-coverage` must be between 0 and 1, got {min_coverage}")
+    if any(one < 1 for one in k or ()):
+        raise UsageError(f"`-k` must be at least 1, got {min(k or ())}")
+    from gymctl.rollouts.measured import Wanted
+
+    wanted = Wanted(
+        ks=tuple(sorted({1, *k})) if k else (),
+        cluster=cluster,
+        by=None if by == TASK else by,
+        answer=answer,
+        columns=columns,
+        tasks=by == TASK,
+    )
+    show(shards(run), wanted, min_coverage, is_json=json)
+
+
+def shards(arguments: Sequence[str]) -> list[Path]:
+    """The rollouts files that the arguments mean; patterns are sorted and leave out what is none."""
+    import glob
+
+    from gymctl.cli.runs import resolve
+
+    found: dict[Path, None] = {}
+    for argument in arguments:
+        if not glob.has_magic(argument):
+            found[resolve(argument)] = None
+            continue
+        matches = [Path(name) for name in sorted(glob.glob(argument, recursive=True))]  # noqa: PTH207 - absolute, too
+        kept = [path for path in matches if path.is_file() and not path.stem.endswith(_OUR_ENDS)]
+        if not kept:
+            raise UsageError(
+                "the pattern matches no rollouts file",
+                where=argument,
+                hint="*_failures.jsonl and *_materialized_inputs.jsonl are left out",
+            )
+        found.update(dict.fromkeys(kept))
+    return list({path.resolve(): path for path in found}.values())
+
+
+def show(paths: Sequence[Path], wanted: Wanted, min_coverage: float, *, is_json: bool) -> None:
+    """Print everything; RunError when the coverage is under the floor."""
+    from gymctl.cli import metrics_tables as tables
+    from gymctl.cli.table import RunFacts, reason_lines, result_lines
+    from gymctl.rollouts.measured import measure
+    from gymctl.rollouts.saved import SavedRun
+
+    console = Console()
+    measured = measure([SavedRun.open(path) for path in paths], wanted)
+    title = paths[0].stem if len(paths) == 1 else f"{len(paths)} shards"
+    facts = RunFacts(title=title, model=None, seconds=measured.seconds, min_coverage=min_coverage)
+    if is_json:
+        console.json(tables.as_json(measured, facts, wanted))
+    else:
+        console.data("\n".join([*result_lines(measured.tally, facts), *tables.vote_lines(measured, wanted)]))
+        for header, rows in tables.tables(measured, facts, wanted):
+            console.data("")
+            console.table(header, rows)
+    for notice in measured.notices:
+        console.insist(f"note: {notice}")
+    if not is_json:
+        console.say()
+        console.say(_next(paths, measured, wanted))
+    coverage = measured.tally.headline().coverage
+    if coverage < min_coverage:
+        raise RunError(
+            f"coverage {coverage:.1%} is under the floor of {min_coverage:.0%}",
+            where=str(paths[0]),
+            details=reason_lines(measured.tally),
+            hint="--min-coverage lowers the floor",
+        )
+
+
+def _next(paths: Sequence[Path], measured: Measured, wanted: Wanted) -> str:
+    """One thing worth doing now."""
+    names = " ".join(map(str, paths[:3])) + (" …" if len(paths) > 3 else "")
+    if not wanted.tasks:
+        return f"next: gymctl metrics {names} --by task"
+    return f"next: gymctl metrics {names} --columns"
