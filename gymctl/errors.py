@@ -13,7 +13,8 @@
     ├── EngineError                 4   build, push, start
     ├── ServerError                 5   a server answered with an error we cannot go on from
     ├── RunError                    6   rollouts left undone, coverage under the floor
-    └── GateError                   7   a gate said no: all was done, and the numbers are not good enough
+    ├── GateError                   7   a gate said no: all was done, and the numbers are not good enough
+    └── BudgetError                 8   a cap on time, tokens or cost was reached; the run can go on
     Interrupted                   130   SIGINT; 143 for SIGTERM
 
 Anything else is a bug: exit code 70, traceback in a file. Printed once, in `cli/main.py`:
@@ -196,6 +197,12 @@ class GateError(GymctlError):
     """What the user demanded of the numbers (`--gate`) does not hold; they have been printed before."""
 
     exit_code = 7
+
+
+class BudgetError(GymctlError):
+    """A cap on time, tokens or cost was reached. What is finished is kept, and the run can be resumed."""
+
+    exit_code = 8
 
 
 class Interrupted(GymctlError):

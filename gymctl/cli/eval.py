@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gymctl.cli import selection as flags
-from gymctl.cli.eval_flags import DEFAULT_CONCURRENCY, EvalFlags
+from gymctl.cli.durations import seconds
+from gymctl.cli.eval_flags import DEFAULT_CONCURRENCY, EvalFlags, Limits
 from gymctl.cli.output import Console
 from gymctl.errors import UsageError
 
@@ -28,6 +29,7 @@ SETTINGS = {
     "repeats": ("num_repeats", "--repeats"),
     "interleave_repeats": ("interleave_repeats", "--interleave-repeats"),
     "concurrency": ("num_samples_in_parallel", "--concurrency"),
+    "strict": ("route_failures_to_sidecar", "--strict"),
     "agent": ("agent_name", "--agent"),
     "prompt_config": ("prompt_config", "--prompt-config"),
     "temperature": ("responses_create_params.temperature", "--temperature"),
@@ -87,7 +89,36 @@ Temperature = Annotated[float | None, _setting("--temperature", help="Overrides 
 TopP = Annotated[float | None, _setting("--top-p", help="Overrides the rows' own.")]
 MaxOutputTokens = Annotated[int | None, _setting("--max-output-tokens", help="Overrides the rows' own.")]
 TaskTimeout = Annotated[
-    str | None, typer.Option(metavar="SECONDS", help="Limit for one rollout. Default: none.")
+    str | None, typer.Option(metavar="TIME", help="Limit for one rollout: seconds, 90s, 14m. Default: none.")
+]
+MaxTime = Annotated[
+    str | None, typer.Option(metavar="TIME", help="Start no rollout after this time: seconds, 90s, 14m.")
+]
+MaxTokens = Annotated[
+    int | None, typer.Option(min=1, help="Start no rollout once so many tokens, in and out, are used.")
+]
+MaxCost = Annotated[
+    float | None, typer.Option(metavar="USD", help="Start no rollout once so much is spent; needs --prices.")
+]
+MaxRolloutTokens = Annotated[
+    int | None, typer.Option(min=1, help="Mark rollouts that used more; they keep their score.")
+]
+MaxRolloutCost = Annotated[
+    float | None, typer.Option(metavar="USD", help="Mark rollouts that cost more; they keep their score.")
+]
+PriceFile = Annotated[
+    Path | None,
+    typer.Option("--prices", metavar="FILE", help="Prices of models. Default: ~/.config/gymctl/prices.yaml."),
+]
+Retry = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="CLASS=N",
+        help="Try failures of a class again N times, or none. Default: model=2 infrastructure=2.",
+    ),
+]
+Strict = Annotated[
+    bool | None, _setting("--strict/--no-strict", help="Stop everything at the first failed rollout.")
 ]
 MinCoverage = Annotated[
     float, typer.Option(help="Share of rollouts that must have a score; below it: a range and exit code 6.")
@@ -124,6 +155,14 @@ def command(
     top_p: TopP = None,
     max_output_tokens: MaxOutputTokens = None,
     task_timeout: TaskTimeout = None,
+    max_time: MaxTime = None,
+    max_tokens: MaxTokens = None,
+    max_cost: MaxCost = None,
+    max_rollout_tokens: MaxRolloutTokens = None,
+    max_rollout_cost: MaxRolloutCost = None,
+    prices: PriceFile = None,
+    retry: Retry = None,
+    strict: Strict = None,
     min_coverage: MinCoverage = 0.95,
     fresh: Fresh = False,
     fresh_by_default: FreshByDefault = False,
@@ -145,9 +184,20 @@ def command(
         for name, value in locals().items()
         if name in SETTINGS and value is not None
     }
+    if strict is not None:
+        typed["strict"] = not strict
     _check(typed, min_coverage, runtime)
     if fresh and resume_anyway:
         raise UsageError("--fresh replaces results and --resume-anyway goes on with them", where="--fresh")
+    limits = Limits(
+        seconds=seconds(max_time, "--max-time"),
+        tokens=max_tokens,
+        cost=_dollars(max_cost, "--max-cost"),
+        rollout_tokens=max_rollout_tokens,
+        rollout_cost=_dollars(max_rollout_cost, "--max-rollout-cost"),
+        prices=prices,
+        retry=_retries(retry),
+    )
     if no_serve and chosen.given.get("agent_type") is not None:
         raise _settled()
     console = Console(is_quiet=quiet)
@@ -155,6 +205,7 @@ def command(
         selection=chosen.selection(),
         given={SETTINGS[name][0]: (SETTINGS[name][1], value) for name, value in typed.items()},
         task_timeout=seconds(task_timeout, "--task-timeout"),
+        limits=limits,
         min_coverage=min_coverage,
         is_serving=not no_serve,
         is_kept_up=keep_up,
@@ -195,19 +246,20 @@ def _loaded(asked: EvalFlags, console: Console) -> tuple[Config | None, Written]
     return config, written
 
 
-def seconds(text: str | None, flag: str) -> float | None:
-    """A time limit: a number above 0; nothing, `none` or `inf` is no limit."""
-    if text is None or text.strip().lower() in ("", "none", "null", "inf", ".inf"):
-        return None
-    try:
-        value = float(text)
-    except ValueError:
-        value = float("nan")
-    if not value > 0:
-        raise UsageError(
-            f"`{flag}` must be a number of seconds above 0, got `{text}`", hint="none is no limit"
-        )
-    return None if value == float("inf") else value
+def _retries(texts: list[str] | None) -> tuple[str, ...]:
+    """Checked at once, as they were typed."""
+    if not texts:
+        return ()
+    from gymctl.rollouts.retries import parse
+
+    parse(texts)
+    return tuple(texts)
+
+
+def _dollars(value: float | None, flag: str) -> float | None:
+    if value is not None and not 0 < value < float("inf"):
+        raise UsageError(f"`{flag}` must be an amount above 0, got {value:g}", where=flag)
+    return value
 
 
 def _check(typed: Mapping[str, Any], min_coverage: float, runtime: str) -> None:

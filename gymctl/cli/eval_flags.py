@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -15,6 +16,23 @@ DEFAULT_CONCURRENCY = 8
 
 
 @dataclass(frozen=True, slots=True)
+class Limits:
+    """What a run, or one rollout, may use, and how often a failed one is tried again. None: no limit."""
+
+    seconds: float | None = None
+    tokens: int | None = None
+    cost: float | None = None
+    rollout_tokens: int | None = None
+    rollout_cost: float | None = None
+    prices: Path | None = None
+    retry: tuple[str, ...] = ()
+
+    @property
+    def is_about_cost(self) -> bool:
+        return self.cost is not None or self.rollout_cost is not None
+
+
+@dataclass(frozen=True, slots=True)
 class EvalFlags:
     """What the user asked for."""
 
@@ -22,6 +40,7 @@ class EvalFlags:
     given: Mapping[str, tuple[str, Any]]
     """The settings whose flags were typed, by key: the flag and its value."""
     task_timeout: float | None
+    limits: Limits
     min_coverage: float
     is_serving: bool
     is_kept_up: bool

@@ -17,6 +17,7 @@ from gymctl.config.reading.roots import SearchRoots
 from gymctl.contract.servers import ServerTable
 from gymctl.errors import ConfigError, UsageError
 from gymctl.metrics.declared import Declaration
+from gymctl.metrics.tally import Price
 from gymctl.paths import RunPaths
 from gymctl.rollouts.attempts import AttemptPolicy
 from gymctl.rollouts.dataset import Source
@@ -71,6 +72,7 @@ def request(
     roots: Sequence[Path],
     resume: ResumeOptions,
     identity: Identity,
+    price: Price | None = None,
 ) -> RunRequest:
     """What is to be run, in the words of `rollouts`."""
     settings = written.settings
@@ -92,6 +94,7 @@ def request(
         is_seeded=settings.num_repeats_add_seed,
         is_interleaved=settings.interleave_repeats,
         skills=None if settings.skills is None else _skills(settings.skills.path, roots),
+        price=price,
         where=written.where,
         resume=resume,
         identity=identity,

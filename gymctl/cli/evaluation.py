@@ -7,6 +7,7 @@ import resource
 from pathlib import Path
 from typing import cast
 
+from gymctl.cli import eval_control as control
 from gymctl.cli import runs
 from gymctl.cli.eval_flags import DEFAULT_CONCURRENCY, EvalFlags
 from gymctl.cli.eval_input import (
@@ -22,7 +23,6 @@ from gymctl.cli.identity import identity, same_command
 from gymctl.cli.interrupts import Interrupts
 from gymctl.cli.output import Console, reporter
 from gymctl.cli.progress import following
-from gymctl.cli.recorded import captures
 from gymctl.cli.serving import Served, Serving
 from gymctl.cli.table import RunFacts, file_lines, reason_lines, result_json, result_lines
 from gymctl.config.checks.evaluation import Written
@@ -32,8 +32,8 @@ from gymctl.contract.part import Pool
 from gymctl.contract.servers import ServerTable
 from gymctl.errors import GymctlError, Interrupted, RunError, ServerError
 from gymctl.rollouts.attempts import most_attempts
-from gymctl.rollouts.collect import CollectOptions
 from gymctl.rollouts.place import OutputBusyError
+from gymctl.rollouts.prices import Pricing
 from gymctl.rollouts.run import Run
 from gymctl.runtime.stack import RuntimeChoice
 from gymctl.transport import Transport
@@ -66,6 +66,7 @@ class Evaluation:
         )
         self._title = ""
         self._is_scripted = False
+        self._pricing: Pricing | None = None
         self._stopped: str | None = None
         """Why rollouts were not run, for the table."""
 
@@ -105,6 +106,7 @@ class Evaluation:
             why_not_run=self._stopped,
             is_scripted=self._is_scripted,
             missing_as_zero=run.missing_as_zero,
+            prices_of=None if self._pricing is None else self._pricing.date,
         )
 
     @property
@@ -161,6 +163,8 @@ class Evaluation:
             )
         if problem is not None:
             raise problem
+        if run.cap is not None:
+            raise control.budget_error(run)
         coverage = run.tally.headline().coverage
         if coverage < self._asked.min_coverage:
             raise RunError(
@@ -178,15 +182,17 @@ class Evaluation:
         names = (*chosen.benchmark, *chosen.environment, *chosen.resources_server)
         self._title = title(self._config, names, settings)
         named = settings.output_jsonl_fpath
-        most, warning = most_attempts(os.environ)
-        if warning is not None:
+        most, doubt = most_attempts(os.environ)
+        self._pricing, doubts = control.pricing(self._asked.limits, self._config, table)
+        for warning in (*([doubt] if doubt is not None else []), *doubts):
             self._console.insist(f"warning: {warning}")
         resume = resume_options(settings, self._asked, most)
         made_with = identity(self._config, table, self._written, rows, self._title)
         outputs = [Path(named)] if named is not None else default_outputs(self._title)
         for output in outputs:
+            asked = request(self._written, rows, output, roots, resume, made_with, self._pricing)
             try:
-                run = Run.prepare(request(self._written, rows, output, roots, resume, made_with), table)
+                run = Run.prepare(asked, table)
             except OutputBusyError:
                 if named is not None:
                     raise
@@ -231,12 +237,7 @@ class Evaluation:
                 "a process may open too few files for more (ulimit -n)"
             )
             concurrency = room
-        options = CollectOptions(
-            concurrency,
-            self._asked.task_timeout,
-            declared=counting(self._settings).declared,
-            captures=captures(self._config),
-        )
+        options = control.options(self._asked, self._config, self._settings, concurrency)
         deaths = served.stack.deaths() if served.stack is not None else None
         self._stopped = "stopped"
         runs.register(run.paths.rollouts)
@@ -249,6 +250,8 @@ class Evaluation:
                 self._stopped = "interrupted"
             elif run.lost:
                 self._stopped = f"{run.lost[0].server} was lost"
+            elif run.cap is not None:
+                self._stopped = run.cap
 
     def _planned_table(self) -> ServerTable:
         assert self._config is not None

@@ -33,8 +33,8 @@ class RunFacts:
     is_scripted: bool = False
     missing_as_zero: int = 0
     """Rollouts that were not run and count as 0 in the metrics file."""
-    cost: str | None = None
-    """What it cost, as one line; None when nobody knows."""
+    prices_of: str | None = None
+    """The date of the price file."""
 
 
 def result_lines(tally: Tally, facts: RunFacts) -> list[str]:
@@ -75,6 +75,8 @@ def result_json(tally: Tally, facts: RunFacts) -> dict[str, Any]:
             "counted_as_zero": {name: tally.zeros[name] for name in FAILURE_CLASSES},
             "malformed_tool_calls": tally.malformed_calls,
             "broken_tool_calls": tally.broken_calls,
+            "over_a_cap": tally.passed,
+            "retried": tally.retried,
             "failed": {name: tally.failed[name] for name in FAILURE_CLASSES},
             "not_run": tally.not_run,
         },
@@ -82,7 +84,14 @@ def result_json(tally: Tally, facts: RunFacts) -> dict[str, Any]:
         "repeats": tally.repeats,
         "pass_at": _passes_json(head.pass_at) if is_enough else [],
         "pass_all": _passes_json(head.pass_all) if is_enough else [],
-        "tokens": {"input": tally.input_tokens, "output": tally.output_tokens},
+        "tokens": {
+            "input": tally.usage.input,
+            "cached": tally.usage.cached,
+            "output": tally.usage.output,
+            "of_retried": tally.retried_tokens,
+        },
+        "cost_usd": tally.cost if tally.price is not None and not tally.unpriced else None,
+        "prices_of": facts.prices_of,
         "seconds": facts.seconds,
     }
 
@@ -120,10 +129,10 @@ def _rows(head: Headline, tally: Tally, facts: RunFacts) -> list[tuple[str, str]
     if is_enough and (told := _why_pooled_differs(head, facts)) is not None:
         rows.append(("", told))
     rows.append(("outcomes", _outcomes(tally, facts)))
-    if facts.cost is not None:
-        rows.append(("cost", facts.cost))
-    if tally.input_tokens or tally.output_tokens:
-        rows.append(("tokens", f"{_short(tally.input_tokens)} in · {_short(tally.output_tokens)} out"))
+    if tally.price is not None and tally.usage.total:
+        rows.append(("cost", _cost(tally, facts)))
+    if tally.usage.total:
+        rows.append(("tokens", _tokens(tally)))
     if facts.seconds is not None:
         made = tally.finished - facts.kept
         speed = f"    {made / facts.seconds:.1f} rollouts/s" if facts.seconds > 0 and made > 0 else ""
@@ -224,6 +233,10 @@ def _outcomes(tally: Tally, facts: RunFacts) -> str:
     if tally.not_run:
         why = f" ({facts.why_not_run})" if facts.why_not_run else ""
         parts.append(f"not run {tally.not_run:,}{why}")
+    if tally.passed:
+        parts.append(f"over a cap per rollout {tally.passed:,}")
+    if tally.retried:
+        parts.append(f"tried again {tally.retried:,}")
     if tally.malformed_calls:
         parts.append(f"malformed tool calls {tally.malformed_calls:,}")
     if tally.broken_calls:
@@ -247,6 +260,30 @@ def reason_lines(tally: Tally, clean: Callable[[str], str] = str) -> list[str]:
         cause = clean(tally.causes.get(reason, ""))
         lines += [f"{count:,} × {reason}   ({which})", *([f"    {cause}"] if cause else [])]
     return lines
+
+
+def _cost(tally: Tally, facts: RunFacts) -> str:
+    dated = f"     prices of {facts.prices_of}" if facts.prices_of else ""
+    if not tally.unpriced:
+        return f"{money(tally.cost)}{dated}"
+    if not tally.cost:
+        return f"unknown: the price file has no price for this model{dated}"
+    return f"unknown: {money(tally.cost)}, and {tally.unpriced:,} answers of models without a price{dated}"
+
+
+def money(dollars: float) -> str:
+    return f"${dollars:,.2f}" if dollars >= 0.1 or not dollars else f"${dollars:.4f}"
+
+
+def _tokens(tally: Tally) -> str:
+    used = tally.usage
+    cached = f" ({_short(used.cached)} cached)" if used.cached else ""
+    text = f"{_short(used.input)} in{cached} · {_short(used.output)} out"
+    if tally.retried_tokens:
+        text += f"     retries added {tally.retried_tokens / max(used.total - tally.retried_tokens, 1):.1%}"
+    if tally.unmetered:
+        text += f"     {_count(tally.unmetered, 'answer')} without usage"
+    return text
 
 
 def _row(label: str, text: str) -> str:

@@ -17,12 +17,15 @@ JOIN_KEY = "gymctl_rollout_id"
 OUTCOME = "gymctl_outcome"
 """On every record: `{"failure", "reason", "started_at", "seconds"}` as the collector saw it; `failure` is
 null or a class of metrics.outcomes, `started_at` counts seconds since 1970; with `counts_as_zero` if the
-benchmark declares the failure to be a reward of 0. An object, so that it is no column."""
+benchmark declares the failure to be a reward of 0, and with `passed` if the rollout passed a cap of its own:
+a list of `tokens`, `cost`. An object, so that it is no column."""
 OBSERVATIONS = "ng_agent_observations"
 MODEL_CALLS = "ng_model_call_capture"
 TRAJECTORY = "ng_trajectory"
 PERF = "ng_perf"
 """What was seen of a rollout while observability was on (CONTRACT 15)."""
+RETRY_AFTER_KEY = "gymctl_retry_after"
+"""On a failure record: the seconds that a refusal asked to wait (`Retry-After`)."""
 FAILURE_CLASS = "_ng_failure_class"
 NO_PERSIST = "_ng_no_persist"
 MALFORMED_CALLS = "ng_malformed_tool_calls"

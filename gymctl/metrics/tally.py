@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gymctl.contract.rollout import Row, rollout_key
+from gymctl.contract.rollout import OUTCOME, Row, rollout_key
 from gymctl.metrics.headline import Headline, TaskScore, headline
 from gymctl.metrics.outcomes import FailureClass, Outcome
-from gymctl.metrics.statistics import number
 from gymctl.metrics.students import t_quantile
+from gymctl.metrics.usage import Usage
 
 FEWEST_TASKS = 5
 EXAMPLES = 3
 """Rollouts that are named for each reason of failures."""
+Price = Callable[[Mapping[str, Any], Usage], float | None]
+"""USD of a record with its usage; None: the price of its model is not known."""
 
 
 @dataclass(slots=True)
@@ -43,8 +45,21 @@ class Tally:
     """Reason -> what was said in the first rollout that failed so."""
     examples: dict[str, list[str]] = field(default_factory=dict)
     """Reason -> the first rollouts that failed so."""
-    input_tokens: int = 0
-    output_tokens: int = 0
+    usage: Usage = field(default_factory=Usage)
+    """Of all attempts, those too that were followed by another one."""
+    retried: int = 0
+    """Failed attempts that were followed by another one."""
+    retried_tokens: int = 0
+    price: Price | None = None
+    """What the usage of a record costs; without it no cost is counted."""
+    cost: float = 0.0
+    """USD, of the records that have a price."""
+    unpriced: int = 0
+    """Records with a usage and without a price."""
+    passed: int = 0
+    """Rollouts that passed a cap of theirs: their answers count, and it is told."""
+    unmetered: int = 0
+    """Answered rollouts without a usage."""
     running: dict[str, float] = field(default_factory=dict)
     """Rollout id -> when it was started, by the loop's clock."""
     _tasks_scored: int = 0
@@ -70,8 +85,32 @@ class Tally:
             self.broken_calls += outcome.broken_calls
         elif outcome.failure is not None:
             self._fail(task, name, outcome, outcome.failure)
-        self.input_tokens += _usage(record, "input_tokens")
-        self.output_tokens += _usage(record, "output_tokens")
+        stamp = record.get(OUTCOME)
+        self.passed += isinstance(stamp, Mapping) and bool(stamp.get("passed"))
+        self.spend(record)
+
+    def retry(self, record: Mapping[str, Any]) -> None:
+        """Count a failed attempt that will be followed by another one at the same rollout."""
+        self.retried += 1
+        self.retried_tokens += self.spend(record)
+
+    def give_up(self, row: Row, outcome: Outcome) -> None:
+        """The last attempt that was counted by `retry` will not be followed by another one after all."""
+        self.retried -= 1
+        self.add(row, outcome, {})
+
+    def spend(self, record: Mapping[str, Any]) -> int:
+        """Count only what the record used; returns its tokens."""
+        used = Usage.of(record)
+        if used is None:
+            self.unmetered += "response" in record
+            return 0
+        self.usage.add(used)
+        if self.price is not None:
+            cost = self.price(record, used)
+            self.cost += cost or 0.0
+            self.unpriced += cost is None
+        return used.total
 
     def _fail(self, task: Hashable, name: str, outcome: Outcome, failure: FailureClass) -> None:
         reason = f"{failure}: {outcome.reason}"
@@ -85,6 +124,14 @@ class Tally:
             self._score(self.tasks.setdefault(task, TaskScore()), 0.0)
         else:
             self.failed[failure] += 1
+
+    @property
+    def input_tokens(self) -> int:
+        return self.usage.input
+
+    @property
+    def output_tokens(self) -> int:
+        return self.usage.output
 
     @property
     def finished(self) -> int:
@@ -119,10 +166,3 @@ class Tally:
 
     def headline(self) -> Headline:
         return headline(list(self.tasks.values()), self.repeats, self.ks)
-
-
-def _usage(record: Mapping[str, Any], name: str) -> int:
-    response = record.get("response")
-    usage = response.get("usage") if isinstance(response, dict) else None
-    value = number(usage.get(name)) if isinstance(usage, dict) else None
-    return int(value) if value is not None else 0

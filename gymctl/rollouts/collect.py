@@ -1,8 +1,14 @@
-"""Make the rollouts: bounded workers, one `POST /run` each; a failed rollout is a record, no exception.
+"""Make the rollouts: one `POST /run` for each attempt; a failed rollout is a record, no exception.
 
 drain    no new rollout is started, the running ones are waited for
 death    rollouts that need the dead server fail at once as infrastructure; the others are waited for
+cap      like a drain: time, tokens or money of the run are used up
+strict   the first failure that is not tried again stops everything, as an error
 cancel   everything stops now; what is written is whole, what was running counts as not run
+
+One task sends (`_dispatch`), and one task per running rollout waits for its answer. The governor says how
+many may run, the queue what is next; a rollout that pauses before its next attempt is in the queue and holds
+no place.
 """
 
 from __future__ import annotations
@@ -10,36 +16,46 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 
 from gymctl.contract.rollout import Row
 from gymctl.contract.servers import ServerTable
-from gymctl.errors import GymctlError, ServerError
+from gymctl.errors import GymctlError, RunError
 from gymctl.metrics.declared import Declaration
 from gymctl.metrics.outcomes import Outcome, outcome
 from gymctl.metrics.tally import Tally
+from gymctl.metrics.usage import Usage
 from gymctl.rollouts.captures import Captures
+from gymctl.rollouts.destinations import (
+    DEATH_NOTICE_SECONDS,
+    UNREACHABLE_SECONDS,
+    Destination,
+    Destinations,
+)
 from gymctl.rollouts.episodes import body, identify, record_of, stamp
 from gymctl.rollouts.expand import rollout_id
-from gymctl.rollouts.failures import Death, Lost, blame, collector_bug, no_answer, request_failed
-from gymctl.rollouts.route import Route, Router, depends_on
+from gymctl.rollouts.failures import Death, Lost, collector_bug, no_answer, request_failed
+from gymctl.rollouts.governor import Governor, overload
+from gymctl.rollouts.limits import Caps, Clock
+from gymctl.rollouts.queue import Queue, Work
+from gymctl.rollouts.retries import Retries
+from gymctl.rollouts.route import Route, Router
 from gymctl.rollouts.store import RunStore
 from gymctl.transport import ROLLOUT, Transport, TransportError
 
 logger = logging.getLogger(__name__)
 
-UNREACHABLE_SECONDS = 10.0
-"""A server that refuses connections for so long is lost."""
-DEATH_NOTICE_SECONDS = 2.0
-"""A broken connection is often seen before the news of the death that broke it."""
-QUIET_SECONDS = 10.0
-"""Connections that break without a death do not each cost such a wait."""
+AT_ONCE = 64
+"""Rollouts that are started before the answers of others get their turn."""
+FEWEST_PAUSING = 64
+"""So many failed rollouts may pause before a next attempt, and as many as may run."""
 
 
 @dataclass(frozen=True, slots=True)
 class CollectOptions:
     concurrency: int
+    """At most so many rollouts at once; fewer while the provider says that it is too busy."""
     task_timeout: float | None = None
     """Seconds for one rollout; None is no limit."""
     declared: Declaration = field(default_factory=Declaration)
@@ -48,18 +64,10 @@ class CollectOptions:
     """Model calls are on record, and belong to the records of their rollouts."""
     unreachable_seconds: float = UNREACHABLE_SECONDS
     death_notice_seconds: float = DEATH_NOTICE_SECONDS
-
-
-@dataclass(slots=True)
-class _Destination:
-    """An environment server of this run and the calls that are open to it."""
-
-    name: str
-    url: str
-    implementation: str
-    needs: frozenset[str]
-    guards: set[asyncio.Timeout] = field(default_factory=set)
-    lost: Lost | None = None
+    retries: Retries = field(default_factory=Retries)
+    caps: Caps = field(default_factory=Caps)
+    is_strict: bool = False
+    """The first failure that is not tried again ends the run (`route_failures_to_sidecar: false`)."""
 
 
 class Collector:
@@ -74,10 +82,10 @@ class Collector:
         tally: Tally,
         options: CollectOptions,
     ) -> None:
-        self.lost: list[Lost] = []
-        """Servers of this run that died or cannot be reached; not empty: the run ended early."""
+        self.cap: str | None = None
+        """The cap that was reached, as it is spelled."""
+        self.governor = Governor(options.concurrency)
         self._transport = transport
-        self._table = table
         self._router = router
         self._store = store
         self._tally = tally
@@ -87,83 +95,156 @@ class Collector:
             for entry in table.of_kind("responses_api_models")
             for mark in (entry.name, f"{entry.address.host}:{entry.address.port}")
         )
-        self._destinations: dict[str, _Destination] = {}
-        self._is_watching = False
-        self._news = asyncio.Event()
-        self._quiet_until = 0.0
+        self._changed = asyncio.Event()
+        """Something happened for which the dispatcher should look again."""
+        self._destinations = Destinations(
+            table, options.unreachable_seconds, options.death_notice_seconds, self._changed.set
+        )
+        self._queue = Queue(store.inputs(), max(options.concurrency, FEWEST_PAUSING))
+        self._clock = Clock(options.caps)
+        self._is_stopping = False
 
-    async def run(self, drain: asyncio.Event, deaths: AsyncIterator[Death] | None = None) -> None:
-        """Collect all rollouts of the store's inputs. Raises ServerError when a server does not answer at
-        the start, and RunError when the disk is full; a death later ends the run with `lost` set."""
-        inputs = self._store.inputs()
-        workers = min(self._options.concurrency, self._tally.planned)
-        try:
-            async with asyncio.TaskGroup() as outer:
-                watch = outer.create_task(self._watch(deaths)) if deaths is not None else None
-                async with asyncio.TaskGroup() as group:
-                    for _ in range(workers):
-                        group.create_task(self._work(inputs, drain))
-                if watch is not None:
-                    watch.cancel()
-        except BaseExceptionGroup as errors:
-            raise _first_cause(errors) from errors
+    @property
+    def lost(self) -> list[Lost]:
+        """Servers of this run that died or cannot be reached; not empty: the run ended early."""
+        return self._destinations.lost
 
     async def check(self, servers: Iterable[str]) -> None:
         """Ask every environment server of the plan for a sign of life before the first rollout is sent."""
-        for name in servers:
-            destination = self._destination(name)
-            try:
-                await self._transport.call(
-                    "GET",
-                    f"{destination.url}/readyz",
-                    timeout=self._options.unreachable_seconds * 2,
-                    retry_seconds=self._options.unreachable_seconds,
-                )
-            except TransportError as error:
-                raise ServerError(
-                    f"the environment server `{name}` does not answer",
-                    where=destination.url,
-                    hint="gymctl ps shows what is running",
-                    details=[error.detail],
-                ) from error
+        await self._destinations.check(self._transport, servers)
 
-    async def _work(self, inputs: Iterator[tuple[bytes, Row]], drain: asyncio.Event) -> None:
-        while not drain.is_set() and not self.lost:
-            item = next(inputs, None)
-            if item is None:
+    async def run(self, drain: asyncio.Event, deaths: AsyncIterator[Death] | None = None) -> None:
+        """Collect all rollouts of the store's inputs. Raises RunError when the disk is full, or at the first
+        failure of a strict run; a death later ends the run with `lost` set, a cap with `cap`."""
+        self._clock.start(asyncio.get_running_loop().time())
+        try:
+            async with asyncio.TaskGroup() as outer:
+                helpers = [outer.create_task(self._tell_of(drain))]
+                if deaths is not None:
+                    helpers.append(outer.create_task(self._destinations.watch(deaths)))
+                async with asyncio.TaskGroup() as group:
+                    await self._dispatch(group, drain)
+                for helper in helpers:
+                    helper.cancel()
+        except BaseExceptionGroup as errors:
+            raise _first_cause(errors) from errors
+        finally:
+            self._give_up_pausing()
+
+    async def _tell_of(self, drain: asyncio.Event) -> None:
+        await drain.wait()
+        self._changed.set()
+
+    async def _dispatch(self, group: asyncio.TaskGroup, drain: asyncio.Event) -> None:
+        """Start what may be started, until nothing is left or the run has to stop."""
+        loop = asyncio.get_running_loop()
+        started = 0
+        while not (drain.is_set() or self.lost or self._is_at_cap(loop.time())):
+            now = loop.time()
+            self._changed.clear()
+            work = self._queue.next(now) if self.governor.admits(now) else None
+            if work is not None:
+                group.create_task(self._one(work, self.governor.sent()))
+                started += 1
+                if started % AT_ONCE == 0:
+                    await asyncio.sleep(0)
+            elif self._queue.is_empty and not self.governor.in_flight:
                 return
-            await self._one(*item)
+            else:
+                await self._until_changed(now)
+        self._is_stopping = True
 
-    async def _one(self, line: bytes, row: Row) -> None:
-        """Make one rollout and write down what became of it."""
-        name = rollout_id(row)
+    async def _until_changed(self, now: float) -> None:
+        """Wait for an answer, a stop, or the next moment at which something may be sent."""
+        times = (self._queue.next_due, self.governor.resumes_at, self._clock.ends_at)
+        when = min((at for at in times if at is not None and at > now), default=None)
+        try:
+            async with asyncio.timeout_at(when):
+                await self._changed.wait()
+        except TimeoutError:
+            return
+
+    def _is_at_cap(self, now: float) -> bool:
+        cap = self._clock.reached(now, self._tally)
+        if cap is not None and self._queue.has_more():  # reached with the last rollout: nothing is missing
+            self.cap = cap
+        return self.cap is not None
+
+    def _give_up_pausing(self) -> None:
+        """The failure of a rollout whose next attempt is not made any more stands."""
+        for work in self._queue.abandon():
+            if work.failed is not None:
+                self._tally.give_up(work.row, work.failed)
+
+    async def _one(self, work: Work, ticket: int) -> None:
+        """Make one attempt and write down what became of it."""
+        name = rollout_id(work.row)
         ROLLOUT.set(name)
         loop = asyncio.get_running_loop()
         started_at, start = time.time(), loop.time()
         self._tally.running[name] = start
+        has_told = False
         captures = self._options.captures
         try:
             if captures is not None:
                 await captures.clear(name)
-            record, result, size = await self._outcome(line, row, name)
+            record, result, size = await self._outcome(work, name)
+            self._tell_governor(record, result, ticket)
+            has_told = True
             seconds = loop.time() - start
+            self._clock.ended(seconds)
             if captures is not None:
-                size += await captures.attach(record, row, name, seconds)
-            stamp(record, result, started_at, seconds)
+                size += await captures.attach(record, work.row, name, seconds)
+            stamp(record, result, started_at, seconds, self._caps_passed(record))
             await self._store.append(record, size)
-            self._tally.add(row, result, record)
+            self._count(work, record, result)
         finally:
+            if not has_told:
+                self.governor.left(ticket)
             self._tally.running.pop(name, None)
+            self._changed.set()
 
-    async def _outcome(self, line: bytes, row: Row, name: str) -> tuple[Row, Outcome, int]:
-        size = 0
+    def _caps_passed(self, record: Row) -> list[str]:
+        """The caps per rollout that this one has passed."""
+        caps, used = self._options.caps, Usage.of(record)
+        price = self._tally.price if caps.rollout_cost is not None else None
+        return caps.passed_by(used, price(record, used) if price is not None and used is not None else None)
+
+    def _tell_governor(self, record: Row, result: Outcome, ticket: int) -> None:
+        asked = overload(record, result)
+        if asked is not None:
+            self.governor.refused(ticket, asyncio.get_running_loop().time(), asked)
+        elif result.failure == "infrastructure":
+            self.governor.left(ticket)
+        else:
+            self.governor.answered(ticket)
+
+    def _count(self, work: Work, record: Row, result: Outcome) -> None:
+        """Count the attempt as the end of its rollout, or plan the next one."""
+        retries = self._options.retries
+        pause = None if self._is_stopping else retries.pause(work, record, result, self._store.policy)
+        if pause is not None:
+            self._tally.retry(record)
+            self._queue.put_back(work.again(record, result), asyncio.get_running_loop().time() + pause)
+            return
+        self._tally.add(work.row, result, record)
+        if self._options.is_strict and result.failure is not None:
+            raise RunError(
+                f"rollout {rollout_id(work.row)} failed, and the run stops at the first failure",
+                details=[f"{result.failure}: {result.reason}", *([result.cause] if result.cause else [])],
+                where=str(self._store.paths.failures),
+                hint="without --strict a failed rollout is counted and the others go on",
+            )
+
+    async def _outcome(self, work: Work, name: str) -> tuple[Row, Outcome, int]:
+        size, row = 0, work.row
         try:
             route: Route = self._router.route(row)
-            destination = self._destination(route.server)
-            record, size = await self._send(destination, line, row, name)
+            destination = self._destinations[route.server]
+            record, size = await self._send(destination, work, name)
             identify(record, row, name, destination.name, destination.implementation)
             result = outcome(record, self._models)
-            if result.failure == "infrastructure" and await self._is_death(destination, record):
+            if result.failure == "infrastructure" and await self._destinations.is_death(destination, record):
                 result = outcome(record, self._models)
         except GymctlError:
             raise
@@ -175,9 +256,9 @@ class Collector:
             result = outcome(record, self._models)
         return record, self._options.declared.applied(record, result), size
 
-    async def _send(self, destination: _Destination, line: bytes, row: Row, name: str) -> tuple[Row, int]:
+    async def _send(self, destination: Destination, work: Work, name: str) -> tuple[Row, int]:
         """The record of one call, without identity, and about how large it is."""
-        self._store.sent(row, name, destination.name)
+        self._store.sent(work.row, name, destination.name)
         try:
             async with asyncio.timeout(self._options.task_timeout) as guard:
                 destination.guards.add(guard)
@@ -185,7 +266,7 @@ class Collector:
                     answer = await self._transport.call(
                         "POST",
                         f"{destination.url}/run",
-                        body(line, row),
+                        body(work.line, work.row),
                         key=self._store.key(name),
                         retry_seconds=self._options.unreachable_seconds,
                     )
@@ -198,73 +279,9 @@ class Collector:
             return request_failed("transport_timeout", "TimeoutError", f"no answer within {limit} s"), 0
         except TransportError as error:
             if error.kind == "transport_unreachable":
-                await self._unreachable(destination)
+                await self._destinations.unreachable(destination)
             return no_answer(error), 0
-        return record_of(answer, row), len(answer.body)
-
-    async def _watch(self, deaths: AsyncIterator[Death]) -> None:
-        self._is_watching = True
-        try:
-            async for death in deaths:
-                self._lose(Lost.of(death))
-        finally:
-            self._is_watching = False
-
-    def _lose(self, lost: Lost) -> None:
-        """Fail what needs the lost server, and start nothing more if any rollout of this run does."""
-        loop = asyncio.get_running_loop()
-        for destination in self._destinations.values():
-            if lost.server not in destination.needs:
-                continue
-            if not self.lost or self.lost[-1] != lost:
-                self.lost.append(lost)
-            destination.lost = destination.lost or lost
-            for guard in destination.guards:
-                guard.reschedule(loop.time())
-        self._news.set()
-
-    async def _unreachable(self, destination: _Destination) -> None:
-        """Nobody told us of a death, and yet the server has refused connections for long enough."""
-        await self._notice(destination)
-        if destination.lost is None:
-            seconds = self._options.unreachable_seconds
-            self._lose(Lost(destination.name, f"refuses connections at {destination.url} for {seconds:g} s"))
-
-    async def _is_death(self, destination: _Destination, record: Row) -> bool:
-        """Whether a lost server explains an infrastructure failure; if so the record names it."""
-        if (
-            record.get("_ng_failure_stage") == "admission"
-            or record.get("failure_kind") == "transport_timeout"
-        ):
-            return False
-        await self._notice(destination)
-        if destination.lost is None:
-            return False
-        blame(record, destination.lost)
-        return True
-
-    async def _notice(self, destination: _Destination) -> None:
-        """Give the news of a death a moment to arrive; not again soon after a moment that brought none."""
-        loop = asyncio.get_running_loop()
-        if loop.time() < self._quiet_until:
-            return
-        end = loop.time() + self._options.death_notice_seconds
-        while self._is_watching and destination.lost is None and loop.time() < end:
-            self._news.clear()
-            try:
-                async with asyncio.timeout_at(end):
-                    await self._news.wait()
-            except TimeoutError:
-                self._quiet_until = loop.time() + QUIET_SECONDS
-                return
-
-    def _destination(self, name: str) -> _Destination:
-        if name not in self._destinations:
-            entry = self._table[name]
-            self._destinations[name] = _Destination(
-                name, entry.url, entry.address.implementation, depends_on(self._table, name)
-            )
-        return self._destinations[name]
+        return record_of(answer, work.row), len(answer.body)
 
 
 def _first_cause(errors: BaseExceptionGroup[BaseException]) -> BaseException:

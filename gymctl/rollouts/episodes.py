@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from gymctl.contract.rollout import (
@@ -67,7 +68,9 @@ def identify(record: Row, row: Row, name: str, server: str, implementation: str)
     record[JOIN_KEY] = name
 
 
-def stamp(record: Row, outcome: Outcome, started_at: float, seconds: float) -> None:
+def stamp(
+    record: Row, outcome: Outcome, started_at: float, seconds: float, passed: Sequence[str] = ()
+) -> None:
     """Say on the record how it was judged and when it ran: offline commands do not know the run's servers."""
     record[OUTCOME] = {
         "failure": outcome.failure,
@@ -76,6 +79,8 @@ def stamp(record: Row, outcome: Outcome, started_at: float, seconds: float) -> N
         "started_at": round(started_at, 3),
         "seconds": round(seconds, 3),
     }
+    if passed:
+        record[OUTCOME]["passed"] = list(passed)
 
 
 def _unpacked(answer: Answer, value: dict[str, Any]) -> Row:

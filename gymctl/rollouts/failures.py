@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from gymctl.contract.rollout import FAILURE_CLASS, Row
+from gymctl.contract import retry_after
+from gymctl.contract.rollout import FAILURE_CLASS, RETRY_AFTER_KEY, Row
 from gymctl.metrics.outcomes import FAILED_CALL
 from gymctl.transport import FAILED_CALL_HEADER, Answer, TransportError
 
@@ -65,6 +66,7 @@ def error_answer(answer: Answer) -> Row:
     """The environment server answered with an error status."""
     label = "agent_request_failed" if answer.status in _RETRYABLE else "agent_run_error"
     call = answer.header(FAILED_CALL_HEADER)
+    asked = retry_after.seconds(answer.header(retry_after.RETRY_AFTER))
     return {
         FAILURE_CLASS: label,
         "_ng_failure_type": "HTTPError",
@@ -72,6 +74,7 @@ def error_answer(answer: Answer) -> Row:
         "_ng_failure_http_status": answer.status,
         "_ng_failure_response_body": _text(answer),
         **({FAILED_CALL: call[:BODY_CHARACTERS]} if call is not None else {}),
+        **({RETRY_AFTER_KEY: asked} if asked else {}),
     }
 
 

@@ -64,7 +64,10 @@ def read(paths: RunPaths, policy: AttemptPolicy, tally: Tally, planned: Mapping[
         if is_planned(key, planned):
             tally.add(record, outcome_of(record), record)
     for _, record in read_rows(paths.failures):
-        if rollout_key(record) not in history.done:
+        if rollout_key(record) in history.done:
+            tally.retry(record)
+        else:
+            tally.spend(record)
             history.time(record)
             history.fail(record, policy)
     for key in history.over:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gymctl.contract.rollout import ATTEMPT_INDEX, FAILURE_CLASS, Row, rollout_key
 from gymctl.errors import RunError
-from gymctl.metrics.tally import Tally
+from gymctl.metrics.tally import Price, Tally
 from gymctl.paths import RunPaths
 from gymctl.rollouts import history, journal, lines, passport
 from gymctl.rollouts.attempts import AttemptPolicy
@@ -100,7 +100,9 @@ def check(
     return passport.continued(found, identity, differences)
 
 
-def go_on(paths: RunPaths, found: Passport, router: Router, options: ResumeOptions) -> Resumed:
+def go_on(
+    paths: RunPaths, found: Passport, router: Router, options: ResumeOptions, price: Price | None = None
+) -> Resumed:
     """Mend the files, read them, and say what is owed. Raises RunError when the inputs are not the run's."""
     summary, digest = _read_inputs(paths.inputs, router)
     summary.repeats = found.repeats
@@ -110,7 +112,7 @@ def go_on(paths: RunPaths, found: Passport, router: Router, options: ResumeOptio
     notes = [note for path in (paths.rollouts, paths.failures) if (note := _mended(path))]
     if options.retries_invalid_judgements:
         notes += _requeue_invalid(paths)
-    tally = tally_of(summary)
+    tally = tally_of(summary, price)
     past = history.read(paths, options.policy, tally, summary.tasks)
     ended = sum(history.is_planned(key, summary.tasks) for keys in (past.done, past.over) for key in keys)
     in_flight = len(journal.read(paths.journal).in_flight)
@@ -119,9 +121,9 @@ def go_on(paths: RunPaths, found: Passport, router: Router, options: ResumeOptio
     return Resumed(summary, tally, past, digest.count - ended, tuple(notes))
 
 
-def tally_of(summary: PlanSummary) -> Tally:
+def tally_of(summary: PlanSummary, price: Price | None = None) -> Tally:
     """A tally of the plan, with nothing done."""
-    tally = Tally(repeats=summary.repeats)
+    tally = Tally(repeats=summary.repeats, price=price)
     for task, attempts in summary.tasks.items():
         tally.plan(task, attempts)
     return tally

@@ -17,7 +17,7 @@ from typing import Any
 
 from gymctl.contract.servers import ServerTable
 from gymctl.errors import UsageError
-from gymctl.metrics.tally import Tally
+from gymctl.metrics.tally import Price, Tally
 from gymctl.paths import RunPaths
 from gymctl.rollouts import place, resume
 from gymctl.rollouts.collect import CollectOptions, Collector
@@ -51,6 +51,8 @@ class RunRequest:
     is_interleaved: bool = False
     skills: Mapping[str, Any] | None = None
     """`skills_ref` of every row."""
+    price: Price | None = None
+    """What a record costs, as far as it is known."""
     where: Where = nowhere
     """Who wrote a setting, for errors."""
     resume: ResumeOptions = field(default_factory=ResumeOptions)
@@ -73,6 +75,8 @@ class Run:
     """Rollouts of earlier sessions that are final."""
     notes: tuple[str, ...] = ()
     """What is to be told about an earlier session."""
+    cap: str | None = None
+    """The cap at which the run stopped, as it is spelled."""
     replaced: tuple[Path, ...] = ()
     """Files of an earlier run that this one replaced."""
     has_begun: bool = False
@@ -105,7 +109,14 @@ class Run:
                 summary = summary or plan.check()
                 rows = (attempt.row for attempt in plan.attempts())
                 owed = store.prepare(rows, request.identity, summary.repeats)
-                return cls(request, summary, store, resume.tally_of(summary), owed=owed, notes=found.notes)
+                return cls(
+                    request,
+                    summary,
+                    store,
+                    resume.tally_of(summary, request.price),
+                    owed=owed,
+                    notes=found.notes,
+                )
             return cls._going_on(request, store, found, plan if summary is not None else None, table)
         except OSError as error:
             store.discard()
@@ -126,7 +137,7 @@ class Run:
         if plan is None:
             notes.append("the files of the rows are gone; the inputs file has them")
         # Without the settings: a planned row says itself where it goes.
-        resumed = resume.go_on(store.paths, passport, Router(table), options)
+        resumed = resume.go_on(store.paths, passport, Router(table), options, request.price)
         store.go_on(passport, resumed.history, resumed.owed)
         return cls(
             request,
@@ -184,6 +195,7 @@ class Run:
             await collector.run(drain, deaths)
         finally:
             self.seconds = time.monotonic() - start
+            self.cap = collector.cap
             # Those that failed in an earlier session and were not reached in this one stay failed.
             for key, outcome in self.store.history.last.items():
                 self.tally.add(row_of(key), outcome, {})

@@ -136,9 +136,6 @@ KEYS = tuple(EvaluationSettings.model_fields)
 NOT_OBEYED: Mapping[str, object] = {
     "health_check_workers": None,
     "health_check_ignored_checks": [],
-    "route_failures_to_sidecar": True,
-    "dispatch_budget_s": None,
-    "drain_margin_s": None,
     "rollout_collection_driver": None,
     "reuse_existing_data_preparation": False,
 }

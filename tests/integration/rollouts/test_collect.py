@@ -132,12 +132,12 @@ async def test_rows_are_sent_as_they_stand_in_the_inputs_file(environment: Start
     ]  # fmt: skip
 
 
-async def test_two_thousand_rows_never_make_more_tasks_than_workers(environment: Start, bench: Make) -> None:
+async def test_two_thousand_rows_never_make_more_tasks_than_may_run(environment: Start, bench: Make) -> None:
     most = 0
 
     async def trivial(row: dict[str, Any], request: web.Request) -> web.Response:
         nonlocal most
-        most = max(most, sum("Collector._work " in repr(task.get_coro()) for task in asyncio.all_tasks()))
+        most = max(most, sum("Collector._one " in repr(task.get_coro()) for task in asyncio.all_tasks()))
         return scored(1.0)
 
     fake = await environment(trivial)

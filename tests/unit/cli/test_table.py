@@ -148,6 +148,8 @@ def test_json_is_complete_and_plain() -> None:
         "counted_as_zero": {"model": 0, "environment": 0, "verifier": 0, "infrastructure": 0, "bug": 0},
         "malformed_tool_calls": 0,
         "broken_tool_calls": 0,
+        "over_a_cap": 0,
+        "retried": 0,
         "failed": {"model": 0, "environment": 0, "verifier": 1, "infrastructure": 0, "bug": 0},
         "not_run": 0,
     }
