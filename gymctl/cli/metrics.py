@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gymctl.rollouts.measured import Measured, Wanted
 
 TASK = "task"
-_OUR_ENDS = ("_failures", "_materialized_inputs")
+_OUR_ENDS = ("_failures", "_materialized_inputs", "_reward_profiling", "_verdicts")
 """Files of a run that hold no rollouts with a score."""
 
 
@@ -43,6 +43,34 @@ def command(
     columns: Annotated[
         bool, typer.Option("--columns", help="The other numeric fields of the rollouts.")
     ] = False,
+    write_profile: Annotated[
+        bool, typer.Option("--write-profile", help="Write the reward profile as three files beside the run.")
+    ] = False,
+    inputs: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="For --write-profile: the rows, if not beside the run."),
+    ] = None,
+    allow_partial: Annotated[
+        bool, typer.Option("--allow-partial", help="For --write-profile: rows may lack a rollout.")
+    ] = False,
+    aggregate: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Merge shards into FILE; the running servers compute its metrics."),
+    ] = None,
+    head: Annotated[
+        str | None, typer.Option(metavar="URL", help="For --aggregate: the head of the servers to ask.")
+    ] = None,
+    merge: Annotated[
+        bool, typer.Option("--merge/--no-merge", help="For --aggregate: write FILE, too.")
+    ] = True,
+    zero: Annotated[
+        list[str] | None,
+        typer.Option(metavar="LABEL", help="For --aggregate: a `_ng_failure_class` that counts as reward 0."),
+    ] = None,
+    missing_as_zero: Annotated[
+        bool,
+        typer.Option("--missing-as-zero", help="For --aggregate: rollouts that were not run count as 0."),
+    ] = False,
     min_coverage: Annotated[
         float,
         typer.Option(help="Share of rollouts that must have a score; below it: a range and exit code 6."),
@@ -57,6 +85,16 @@ def command(
         raise UsageError(f"`--min-coverage` must be between 0 and 1, got {min_coverage}")
     if any(one < 1 for one in k or ()):
         raise UsageError(f"`-k` must be at least 1, got {min(k or ())}")
+    paths = shards(run, aggregate)
+    if write_profile or aggregate is not None:
+        from gymctl.cli import metrics_files as files
+
+        if write_profile:
+            files.write_profiles(paths, inputs, is_partial=allow_partial, is_json=json)
+        if aggregate is not None:
+            labels = zero or []
+            files.aggregate_shards(paths, aggregate, labels, missing=missing_as_zero, merges=merge, head=head)
+        return
     from gymctl.rollouts.measured import Wanted
 
     wanted = Wanted(
@@ -67,11 +105,11 @@ def command(
         columns=columns,
         tasks=by == TASK,
     )
-    show(shards(run), wanted, min_coverage, is_json=json)
+    show(paths, wanted, min_coverage, is_json=json)
 
 
-def shards(arguments: Sequence[str]) -> list[Path]:
-    """The rollouts files that the arguments mean; patterns are sorted and leave out what is none."""
+def shards(arguments: Sequence[str], output: Path | None = None) -> list[Path]:
+    """The rollouts files that the arguments mean; patterns are sorted and leave out what is none, or ours."""
     import glob
 
     from gymctl.cli.runs import resolve
@@ -83,6 +121,8 @@ def shards(arguments: Sequence[str]) -> list[Path]:
             continue
         matches = [Path(name) for name in sorted(glob.glob(argument, recursive=True))]  # noqa: PTH207 - absolute, too
         kept = [path for path in matches if path.is_file() and not path.stem.endswith(_OUR_ENDS)]
+        if output is not None:
+            kept = [path for path in kept if path.resolve() != output.resolve()]
         if not kept:
             raise UsageError(
                 "the pattern matches no rollouts file",

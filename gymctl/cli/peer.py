@@ -2,6 +2,7 @@
 
     gym env start …    -> gymctl up …            gym env resolve …  -> gymctl config show …
     gym env status     -> gymctl ps              gym eval run …     -> gymctl eval …
+    gym eval profile … -> gymctl metrics …       gym eval aggregate … -> gymctl metrics …
     ng_run +k=v …      -> gymctl up +k=v …
 
 What gymctl cannot do yet is refused by name: a setting that is silently dropped would give another result.
@@ -25,6 +26,7 @@ SHORT = {
     "--model": "-m",
     "--output": "-o",
     "--input": "-i",
+    "--input-glob": "-i",
     "--agent": "-a",
     "--verbose": "-v",
     "--help": "-h",
@@ -63,6 +65,8 @@ HELP = """usage: gym [--version] [--json] [-v] COMMAND [flags] [+key=value ...]
   gym env status    what is running                        (gymctl ps)
   gym env resolve   the merged configuration, masked       (gymctl config show)
   gym eval run      start, collect rollouts, score, stop   (gymctl eval)
+  gym eval profile  the reward profile of saved rollouts   (gymctl metrics --by task)
+  gym eval aggregate  one run of several shards            (gymctl metrics A.jsonl B.jsonl)
 
 `gymctl --help` shows everything under its own names."""
 
@@ -168,11 +172,74 @@ def _eval_run(command: str, arguments: list[str]) -> list[str]:
     ]
 
 
+def _eval_profile(command: str, arguments: list[str]) -> list[str]:
+    known, tokens = _parse(command, arguments, once=("--inputs", "--rollouts"))
+    if known.help:
+        return ["metrics", "--help"]
+    said = _settings(
+        command, tokens, ("materialized_inputs_jsonl_fpath", "rollouts_jsonl_fpath"), "allow_partial_rollouts"
+    )
+    rollouts = known.rollouts or said.get("rollouts_jsonl_fpath")
+    inputs = known.inputs or said.get("materialized_inputs_jsonl_fpath")
+    if rollouts is None or inputs is None:
+        raise UsageError(f"`gym {command}` needs --inputs and --rollouts")
+    partial = ["--allow-partial"] if _is_true(said.get("allow_partial_rollouts")) else []
+    return ["metrics", rollouts, "--write-profile", "--inputs", inputs, *partial]
+
+
+def _eval_aggregate(command: str, arguments: list[str]) -> list[str]:
+    known, tokens = _parse(command, arguments, once=("--input-glob", "--output"))
+    if known.help:
+        return ["metrics", "--help"]
+    keys = (
+        "input_glob",
+        "output_jsonl_fpath",
+        "count_failure_classes_as_zero",
+        "head_server.host",
+        "head_server.port",
+    )
+    said = _settings(
+        command, tokens, keys, "merge_shards", "count_missing_rollouts_as_zero", "disable_health_check"
+    )
+    patterns = known.input_glob or said.get("input_glob")
+    output = known.output or said.get("output_jsonl_fpath")
+    if patterns is None or output is None:
+        raise UsageError(f"`gym {command}` needs --input-glob and --output")
+    labels = [label.strip() for label in said.get("count_failure_classes_as_zero", "").strip("[]").split(",")]
+    port = said.get("head_server.port")
+    return [
+        "metrics",
+        *(pattern for pattern in patterns.split(",") if pattern),
+        *("--aggregate", output),
+        *(part for label in labels if label for part in ("--zero", label)),
+        *(["--missing-as-zero"] if _is_true(said.get("count_missing_rollouts_as_zero")) else []),
+        *([] if _is_true(said.get("merge_shards", "true")) else ["--no-merge"]),
+        *([] if port is None else ["--head", f"http://{said.get('head_server.host', '127.0.0.1')}:{port}"]),
+    ]
+
+
+def _settings(command: str, tokens: list[str], keys: Sequence[str], *switches: str) -> dict[str, str]:
+    """`+key=value` of a command that reads no configuration; any other key is refused by name."""
+    said: dict[str, str] = {}
+    for token in tokens:
+        key, _, value = token.lstrip("+").partition("=")
+        if key not in (*keys, *switches):
+            raise UsageError(f"`gym {command}` has no setting `{key}`", where=token)
+        said[key] = value
+    return said
+
+
+def _is_true(text: str | None) -> bool:
+    return text is not None and text.lower() == "true"
+
+
 COMMANDS: dict[str, Callable[[str, list[str]], list[str]]] = {
     "env start": _env_start,
     "env status": _env_status,
     "env resolve": _env_resolve,
     "eval run": _eval_run,
+    "eval profile": _eval_profile,
+    "eval aggregate": _eval_aggregate,
 }
 
 

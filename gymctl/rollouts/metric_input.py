@@ -5,7 +5,7 @@ as zero, and if wanted a rollout that was not run, is a row with reward 0 (CONTR
 of its task that the scored rows of its server carry, since a server may group its metrics by them. Encoded
 rows of failures that count are kept in memory until the plan tells their tasks' fields.
 
-    with MetricInput(saved, counting, server_of) as found:
+    with MetricInput([saved], counting, server_of) as found:
         found.fill()
         for server, body in found.bodies():      # a file each, rows ordered by task, then rollout
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import tempfile
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -63,13 +63,15 @@ def strip(record: Row) -> Row:
 
 
 class MetricInput:
-    """The bodies of one run's `/aggregate_metrics` calls. A context manager; blocking."""
+    """The bodies of the `/aggregate_metrics` calls of a run or its shards. A context manager; blocking."""
 
-    def __init__(self, saved: SavedRun, counting: Counting, server_of: Callable[[Row], str]) -> None:
+    def __init__(
+        self, shards: Sequence[SavedRun], counting: Counting, server_of: Callable[[Row], str]
+    ) -> None:
         """`server_of` an input row: the environment server that a rollout of it would have gone to."""
         self.missing = 0
         """Rollouts that were not run and count as 0."""
-        self._saved = saved
+        self._shards = shards
         self._counting = counting
         self._server_of = server_of
         self._shelves: dict[str, _Shelf] = {}
@@ -87,20 +89,24 @@ class MetricInput:
             yield server, shelf.ordered()
 
     def fill(self) -> None:
-        """Read the run's files."""
+        """Read the files."""
+        for shard in self._shards:
+            self._fill(shard)
+
+    def _fill(self, shard: SavedRun) -> None:
         zeros: dict[Key, bytes] = {}
-        for rollout in self._saved.rollouts():
+        for rollout in shard.rollouts():
             if not rollout.is_failure_line:
                 server = str(rollout.record[ENVIRONMENT_SERVER])
                 self._shelf(server).add(rollout.key, strip(rollout.record))
             elif self._counting.declared.applied(rollout.record, rollout.outcome).counts_as_zero:
                 zeros[rollout.key] = dumps(_as_zero(rollout.record))
         if zeros or self._counting.missing:
-            self._impute(zeros)
+            self._impute(shard, zeros)
 
-    def _impute(self, zeros: dict[Key, bytes]) -> None:
-        missing = set(self._saved.not_run()) if self._counting.missing else set[Key]()
-        for row in self._saved.planned():
+    def _impute(self, shard: SavedRun, zeros: dict[Key, bytes]) -> None:
+        missing = set(shard.not_run()) if self._counting.missing else set[Key]()
+        for row in shard.planned():
             key = rollout_key(row)
             if key in missing:
                 self.missing += 1

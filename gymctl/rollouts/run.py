@@ -206,7 +206,7 @@ class Run:
         """Compute and write `x_aggregate_metrics.json`. Raises ServerError when a server cannot."""
         router = Router(table)
         saved = SavedRun(self.paths)
-        with MetricInput(saved, counting or Counting(), lambda row: router.route(row).server) as found:
+        with MetricInput([saved], counting or Counting(), lambda row: router.route(row).server) as found:
             await asyncio.to_thread(found.fill)
             self.entries = await aggregate_metrics(transport, table, found, self.summary.servers)
             self.missing_as_zero = found.missing

@@ -139,6 +139,46 @@ async def evaluate(folder: Path, fake: FakeEnvironment, rows: int, *more: str) -
         return await gymctl(folder, "eval", *flags, *more)
 
 
+async def test_shards_are_aggregated_by_the_running_servers(environment: Start, tmp_path: Path) -> None:
+    """BUG_CASES B113: failures, inputs and the merged file are no shards, however often it is done."""
+
+    async def script(row: dict[str, Any], request: web.Request) -> web.Response:
+        return scored(1.0) if row["n"] != 2 else web.json_response("ValueError('no')", status=500)
+
+    fake = await environment(script)
+    for name, first in (("s0", 0), ("s1", 5)):
+        write_rows(tmp_path / "rows.jsonl", 5, _ng_first=first)
+        rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+        lines = (json.dumps({**row, "_ng_task_index": first + row["n"]}) for row in rows)
+        (tmp_path / "rows.jsonl").write_text("\n".join(lines))
+        async with head_of(fake.url) as port:
+            flags = (
+                "--no-serve",
+                "-i",
+                "rows.jsonl",
+                "-o",
+                f"out/{name}.jsonl",
+                f"++head_server.port={port}",
+            )
+            code, _, err = await gymctl(tmp_path, "eval", *flags, "--min-coverage", "0.5")
+            assert code == 0, err
+    for _ in range(2):
+        async with head_of(fake.url) as port:
+            head = f"http://127.0.0.1:{port}"
+            flags = ("--aggregate", "out/all.jsonl", "--head", head, "--zero", "agent_run_error")
+            code, out, err = await gymctl(tmp_path, "metrics", "out/*.jsonl", *flags)
+        assert code == 0, err
+        assert json.loads(out) == [{"agent_ref": {"name": "desk"}, **_means(0.8)}]
+        merged = [json.loads(line) for line in (tmp_path / "out" / "all.jsonl").read_text().splitlines()]
+        assert [row["_ng_task_index"] for row in merged] == [0, 1, 3, 4, 5, 6, 8, 9]
+        assert len(fake.aggregated) == 10
+
+
+def _means(reward: float) -> dict[str, float]:
+    usage = {"input_tokens": 10.0, "output_tokens": 2.0, "total_tokens": 12.0}
+    return {"mean/reward": reward, **{f"mean/{name}": value for name, value in usage.items()}}
+
+
 async def half_fail(row: dict[str, Any], request: web.Request) -> web.Response:
     return scored(1.0) if row["n"] % 2 else web.json_response("ValueError('no')", status=500)
 

@@ -53,6 +53,21 @@ from gymctl.errors import UsageError
         ("eval run --disable-aggregation", "eval --fresh-by-default ++disable_aggregation=true"),
         ("eval run --resume", "eval --fresh-by-default ++resume_from_cache=true"),
         ("eval run -h", "eval --help"),
+        (
+            "eval profile --inputs i.jsonl --rollouts r.jsonl ++allow_partial_rollouts=true",
+            "metrics r.jsonl --write-profile --inputs i.jsonl --allow-partial",
+        ),
+        (
+            "eval profile +materialized_inputs_jsonl_fpath=i.jsonl +rollouts_jsonl_fpath=r.jsonl",
+            "metrics r.jsonl --write-profile --inputs i.jsonl",
+        ),
+        ("eval aggregate -i a*.jsonl,b.jsonl -o m.jsonl", "metrics a*.jsonl b.jsonl --aggregate m.jsonl"),
+        (
+            "eval aggregate --input-glob a.jsonl --output m.jsonl +merge_shards=false +head_server.port=11001"
+            " +count_failure_classes_as_zero=[judge_failed,x] ++count_missing_rollouts_as_zero=true",
+            "metrics a.jsonl --aggregate m.jsonl --zero judge_failed --zero x --missing-as-zero --no-merge"
+            " --head http://127.0.0.1:11001",
+        ),
         ("env start --help", "up --help"),
     ],
 )

@@ -44,7 +44,7 @@ def saved(tmp_path: Path) -> SavedRun:
 
 
 def bodies(saved: SavedRun, counting: Counting) -> tuple[dict[str, list[dict[str, Any]]], int]:
-    with MetricInput(saved, counting, lambda row: "env") as found:
+    with MetricInput([saved], counting, lambda row: "env") as found:
         found.fill()
         read = {name: json.loads(body.read_bytes())["verify_responses"] for name, body in found.bodies()}
     return read, found.missing
