@@ -10,7 +10,7 @@ import typer
 
 from gymctl.cli import selection as flags
 from gymctl.cli.durations import seconds
-from gymctl.cli.eval_flags import DEFAULT_CONCURRENCY, EvalFlags, Limits
+from gymctl.cli.eval_flags import DEFAULT_CONCURRENCY, PROGRESS, EvalFlags, Limits
 from gymctl.cli.output import Console
 from gymctl.errors import UsageError
 
@@ -135,6 +135,13 @@ ResumeAnyway = Annotated[
 NoServe = Annotated[bool, typer.Option("--no-serve", help="Use a running project; start and stop nothing.")]
 KeepUp = Annotated[bool, typer.Option("--keep-up", help="Leave the servers running afterwards.")]
 Runtime = Annotated[str, typer.Option(help="auto, compose (containers) or process (no isolation).")]
+Progress = Annotated[
+    str,
+    typer.Option(
+        metavar="|".join(PROGRESS),
+        help="How the run is shown on stderr; auto is rich on a terminal and plain lines elsewhere.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="The result as one JSON object on stdout.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only the result, warnings and errors.")]
 
@@ -170,6 +177,7 @@ def command(
     no_serve: NoServe = False,
     keep_up: KeepUp = False,
     runtime: Runtime = "auto",
+    progress: Progress = "auto",
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -187,6 +195,10 @@ def command(
     if strict is not None:
         typed["strict"] = not strict
     _check(typed, min_coverage, runtime)
+    if progress not in PROGRESS:
+        raise UsageError(
+            f"`--progress` must be {', '.join(PROGRESS[:-1])} or {PROGRESS[-1]}, got `{progress}`"
+        )
     if fresh and resume_anyway:
         raise UsageError("--fresh replaces results and --resume-anyway goes on with them", where="--fresh")
     limits = Limits(
@@ -200,7 +212,7 @@ def command(
     )
     if no_serve and chosen.given.get("agent_type") is not None:
         raise _settled()
-    console = Console(is_quiet=quiet)
+    console = Console(is_quiet=quiet or progress == "json")
     asked = EvalFlags(
         selection=chosen.selection(),
         given={SETTINGS[name][0]: (SETTINGS[name][1], value) for name, value in typed.items()},
@@ -211,6 +223,7 @@ def command(
         is_kept_up=keep_up,
         runtime=runtime,
         is_json=json,
+        progress=progress,
         is_fresh=fresh,
         is_fresh_by_default=fresh_by_default,
         goes_on_anyway=resume_anyway,

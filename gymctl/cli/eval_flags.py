@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from gymctl.config.sources import Selection
 
 
+PROGRESS = ("auto", "rich", "plain", "json", "none")
+"""Ways to show how a run goes: see `gymctl/cli/progress.py`."""
 DEFAULT_CONCURRENCY = 8
 """Enough to keep a hosted model busy and few enough for a small one on this machine."""
 
@@ -50,6 +52,7 @@ class EvalFlags:
     """Replace results that are there."""
     is_fresh_by_default: bool = False
     """The peer's manner: replace them unless `resume_from_cache` is set."""
+    progress: str = "auto"
     goes_on_anyway: bool = False
     """Go on with results that were made with something else."""
 

@@ -243,7 +243,7 @@ class Evaluation:
         runs.register(run.paths.rollouts)
         try:
             with interrupts.draining() as drain:
-                async with following(run.tally, self._console):
+                async with following(run.tally, self._console, self._asked.progress):
                     await run.collect(transport, served.table, options, drain, deaths)
         finally:
             if interrupts.received is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TextIO
@@ -12,6 +13,14 @@ from typing import Any, TextIO
 from gymctl.errors import ConfigErrors, GymctlError, Place
 
 NAME_WIDTH = 14
+_CONTROL = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]P^_X][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b.?|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
+)
+
+
+def plain(text: str) -> str:
+    """Without escape sequences and control characters: what a model wrote must not move the cursor (B139)."""
+    return text if text.isprintable() else _CONTROL.sub("", text)
 
 
 def has_motion(stream: TextIO) -> bool:
@@ -62,6 +71,7 @@ class Console:
         """Like `say`, also under --quiet: warnings and what a signal does. Nobody has to listen: a reader of
         stderr that leaves does not end a run."""
         self._close_line()
+        text = plain(text)
         if self._above is not None:
             self._above(text)
             return

@@ -1,36 +1,47 @@
-"""What is seen while rollouts run: a live block on a terminal, a line now and then in a pipe, or nothing."""
+"""What is seen while rollouts run: a live block on a terminal, lines in a pipe, JSON objects, or nothing."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from itertools import islice
+from typing import Any
 
-from gymctl.cli.output import Console
+from gymctl.cli.output import Console, plain
 from gymctl.cli.table import duration
 from gymctl.metrics.outcomes import FAILURE_CLASSES
 from gymctl.metrics.tally import Tally
 
 REDRAW_SECONDS = 0.25
 LINE_SECONDS = 10.0
+OBJECT_SECONDS = 1.0
 SLOWEST = 3
 
 
 @asynccontextmanager
-async def following(tally: Tally, console: Console) -> AsyncIterator[None]:
-    """Show how a run goes while the block runs; the display never fails the run and ends with it."""
-    if console.is_quiet:
+async def following(tally: Tally, console: Console, mode: str = "auto") -> AsyncIterator[None]:
+    """Show how a run goes while the block runs; the display never fails the run and ends with it.
+
+    mode: one of `eval_flags.PROGRESS`.
+    """
+    if mode == "none" or (console.is_quiet and mode != "json"):
         yield
         return
-    show = _live(tally, console) if console.has_motion else _lines(tally, console)
-    task = asyncio.create_task(show)
+    if mode == "auto":
+        mode = "rich" if console.has_motion else "plain"
+    start = asyncio.get_running_loop().time()
+    show = {"rich": _live, "plain": _lines, "json": _objects}[mode]
+    task = asyncio.create_task(show(tally, console))
     try:
         yield
     finally:
         task.cancel()
         with suppress(asyncio.CancelledError, OSError):  # a terminal that has gone
             await task
+        if mode == "json":
+            _tell(tally, console, start, is_last=True)
 
 
 async def _live(tally: Tally, console: Console) -> None:
@@ -48,7 +59,7 @@ async def _live(tally: Tally, console: Console) -> None:
         with Live(console=rich, auto_refresh=False, transient=True) as live:
             while True:
                 now = asyncio.get_running_loop().time()
-                text = "\n".join(block(tally, now, now - start, rich.width))
+                text = plain("\n".join(block(tally, now, now - start, rich.width)))
                 # A Text, not a string: rollout ids come from files and must not be read as markup.
                 live.update(Text(text, no_wrap=True, overflow="ellipsis"), refresh=True)
                 await asyncio.sleep(REDRAW_SECONDS)
@@ -66,6 +77,49 @@ async def _lines(tally: Tally, console: Console) -> None:
         if reached > tenth or now - last >= LINE_SECONDS:
             console.say(line(tally, now - start))
             tenth, last = reached, now
+
+
+async def _objects(tally: Tally, console: Console) -> None:
+    """An object a second while something changes, else every ten seconds."""
+    loop = asyncio.get_running_loop()
+    start = last = loop.time()
+    before = -1
+    while True:
+        now = loop.time()
+        if tally.finished != before or now - last >= LINE_SECONDS:
+            _tell(tally, console, start)
+            before, last = tally.finished, now
+        await asyncio.sleep(OBJECT_SECONDS)
+
+
+def _tell(tally: Tally, console: Console, start: float, *, is_last: bool = False) -> None:
+    now = asyncio.get_running_loop().time()
+    console.insist(json.dumps(snapshot(tally, now, now - start, is_last=is_last), ensure_ascii=True))
+
+
+def snapshot(tally: Tally, now: float, elapsed: float, *, is_last: bool = False) -> dict[str, Any]:
+    """One object of `--progress json`; docs/evaluation.md describes it."""
+    so_far = tally.reward_so_far
+    return {
+        "event": "progress",
+        "is_last": is_last,
+        "seconds": round(elapsed, 3),
+        "planned": tally.planned,
+        "finished": tally.finished,
+        "scored": tally.scored,
+        "failed": {name: tally.failed[name] for name in FAILURE_CLASSES},
+        "retried": tally.retried,
+        "running": len(tally.running),
+        "waiting": tally.planned - tally.finished - len(tally.running),
+        "reward": None if so_far is None else so_far[0],
+        "half_width": None if so_far is None else so_far[1],
+        "tokens": {"input": tally.input_tokens, "output": tally.output_tokens},
+        "rollouts_per_minute": round(tally.finished / elapsed * 60, 2) if elapsed > 0 else 0.0,
+        "slowest": [
+            {"rollout": name, "server": tally.asked.get(name), "seconds": round(now - since, 3)}
+            for name, since in _slowest(tally)
+        ],
+    }
 
 
 def line(tally: Tally, elapsed: float) -> str:
@@ -93,13 +147,20 @@ def block(tally: Tally, now: float, elapsed: float, width: int = 80) -> list[str
         f" reward    {_reward(tally)} so far"
         f"    tokens {tally.input_tokens:,} in · {tally.output_tokens:,} out",
     ]
-    # In the order in which they were started: 65,536 of them are not sorted at every redraw.
-    slowest = list(islice(tally.running.items(), SLOWEST))
+    slowest = [
+        " ".join(filter(None, (name, tally.asked.get(name), duration(now - since))))
+        for name, since in _slowest(tally)
+    ]
     if slowest:
-        lines.append(" slowest   " + " · ".join(f"{name} {duration(now - since)}" for name, since in slowest))
+        lines.append(" slowest   " + " · ".join(slowest))
     if tally.failed:
         lines.append(f" failed    {_failed(tally)}")
     return lines
+
+
+def _slowest(tally: Tally) -> list[tuple[str, float]]:
+    """In the order in which they were started: 65,536 of them are not sorted at every redraw."""
+    return list(islice(tally.running.items(), SLOWEST))
 
 
 def _reward(tally: Tally) -> str:

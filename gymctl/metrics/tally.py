@@ -62,6 +62,8 @@ class Tally:
     """Answered rollouts without a usage."""
     running: dict[str, float] = field(default_factory=dict)
     """Rollout id -> when it was started, by the loop's clock."""
+    asked: dict[str, str] = field(default_factory=dict)
+    """Rollout id -> the environment server that it waits for."""
     _tasks_scored: int = 0
     _means: float = 0.0
     """Running sums over task means and their squares: good enough to look at, never for the result."""

@@ -203,6 +203,7 @@ class Collector:
                 self.governor.left(ticket)
             self._tally.running.pop(name, None)
             self._changed.set()
+            self._tally.asked.pop(name, None)
 
     def _caps_passed(self, record: Row) -> list[str]:
         """The caps per rollout that this one has passed."""
@@ -241,6 +242,7 @@ class Collector:
         try:
             route: Route = self._router.route(row)
             destination = self._destinations[route.server]
+            self._tally.asked[name] = route.server
             record, size = await self._send(destination, work, name)
             identify(record, row, name, destination.name, destination.implementation)
             result = outcome(record, self._models)

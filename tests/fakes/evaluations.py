@@ -234,10 +234,16 @@ def small_model_is_replayed(folder: Path, runtime: str) -> None:
     done = gymctl(
         *("eval", "arithmetic", "--model", "replay:benchmarks/arithmetic/smollm2.cassette"),
         *("--runtime", runtime, "--limit", "20", "-k", "2", "-o", "demo.jsonl", "--json"),
+        *("--progress", "json"),
         cwd=folder,
     )
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
+    told = [json.loads(line) for line in done.stderr.splitlines()]
+    assert [one["is_last"] for one in told] == [False] * (len(told) - 1) + [True]
+    for key in ("planned", "scored", "failed"):
+        assert told[-1][key] == result["rollouts"][key]
+    assert told[-1]["tokens"].items() <= result["tokens"].items()
     assert (result["rollouts"]["scored"], round(result["reward"], 4)) == (40, 0.4042)
     records = read_lines(folder / "demo.jsonl")
     answers = {(row["_ng_task_index"], row["response"]["id"]) for row in records}

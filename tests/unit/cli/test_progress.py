@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
 import re
 
 import pytest
 
+from gymctl.cli import progress
 from gymctl.cli.output import Console
 from gymctl.cli.progress import block, following
+from gymctl.metrics.outcomes import Outcome
 from gymctl.metrics.tally import Tally
 
 
@@ -72,3 +75,77 @@ def test_the_slowest_are_those_that_started_first() -> None:
     made.running = {f"{number}-0": float(number) for number in range(5)}
     [slowest] = [line for line in block(made, 10.0, 10.0) if "slowest" in line]
     assert slowest == " slowest   0-0 10.0 s · 1-0 9.0 s · 2-0 8.0 s"
+
+
+async def test_json_is_one_object_a_line_and_the_last_one_has_the_totals() -> None:
+    err = io.StringIO()
+    made = tally(5)
+    async with following(made, Console(err=err, is_quiet=True), "json"):
+        made.running, made.asked = {"0-4": asyncio.get_running_loop().time() - 60}, {"0-4": "tools"}
+        await asyncio.sleep(0.01)
+        made.count(0, "0-0", Outcome(reward=1.0), {"response": {"usage": {"input_tokens": 3}}})
+        made.count(0, "0-1", Outcome(None, failure="model", reason="gone"), {})
+    first, last = map(json.loads, err.getvalue().splitlines())
+    assert first["slowest"][0]["server"] == "tools" and 59 < first["slowest"][0]["seconds"] < 90
+    assert (first["finished"], first["waiting"], first["reward"], first["is_last"]) == (0, 4, None, False)
+    assert (last["planned"], last["finished"], last["scored"], last["running"]) == (5, 2, 1, 1)
+    assert (last["failed"]["model"], last["reward"], last["is_last"]) == (1, 1.0, True)
+    assert last["tokens"] == {"input": 3, "output": 0}
+
+
+async def test_none_and_quiet_say_nothing() -> None:
+    for is_quiet, mode in ((False, "none"), (True, "plain"), (True, "rich")):
+        err = io.StringIO()
+        async with following(tally(), Console(err=err, is_quiet=is_quiet), mode):
+            await asyncio.sleep(0)
+        assert err.getvalue() == ""
+
+
+@pytest.mark.parametrize("variable", [("CI", "1"), ("TERM", "dumb")])
+async def test_b140_ci_and_dumb_terminals_get_plain_lines_and_few_of_them(
+    variable: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """B140: no carriage return and no colour; a line for a tenth of the rollouts, not for each."""
+    monkeypatch.setattr(progress, "REDRAW_SECONDS", 0.001)
+    monkeypatch.setenv(*variable)
+    terminal = Terminal()
+    made = tally(200)
+    async with following(made, Console(err=terminal)):
+        for index in range(200):
+            made.count(0, f"0-{index}", Outcome(reward=1.0), {})
+            await asyncio.sleep(0.002)
+    written = terminal.getvalue()
+    assert "\r" not in written and "\x1b" not in written
+    assert 1 <= len(written.splitlines()) <= 10
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("[bold red]x[/] [/foo]", "[bold red]x[/] [/foo]"),
+        ("a\x1b[2Jb\x1b[31mred\x1b[0m", "abred"),
+        ("a\x1b]0;title\x07b\x1b]8;;http://x\x1b\\c", "abc"),
+        ("one\rtwo\x9b2J\x08\x00", "onetwo2J"),
+        ("line\n\ttab é 日本", "line\n\ttab é 日本"),
+    ],
+)
+def test_b139_text_of_rollouts_is_neither_markup_nor_a_command_to_the_terminal(text: str, shown: str) -> None:
+    err = io.StringIO()
+    Console(err=err).say(text)
+    assert err.getvalue() == shown + "\n"
+
+
+async def test_b139_a_reason_said_above_the_live_block_is_shown_literally(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("CI", raising=False)
+    terminal = Terminal()
+    console = Console(err=terminal)
+    made = tally()
+    made.running = {"\x1b[2J[/foo]": 0.0}
+    async with following(made, console, "rich"):
+        await asyncio.sleep(0)
+        console.insist("[/foo] \x1b]0;t\x07\x1b[2J" + "x" * 2_000_000)
+    assert "\x1b[2J" not in terminal.getvalue() and "\x1b]0" not in terminal.getvalue()
+    assert "[/foo]" in terminal.getvalue()
