@@ -86,6 +86,12 @@ class GymctlError(Exception):
         return "\n".join(lines)
 
 
+def first_cause(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Of the errors of tasks that ran together: the one that made the others stop."""
+    first = errors.exceptions[0]
+    return first_cause(first) if isinstance(first, BaseExceptionGroup) else first
+
+
 class UsageError(GymctlError):
     """Flags that do not go together, an unknown selector, a missing argument."""
 

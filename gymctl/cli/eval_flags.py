@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gymctl.cli import selection as selecting
+
 if TYPE_CHECKING:
     from gymctl.config.sources import Selection
 
@@ -58,13 +60,10 @@ class EvalFlags:
 
     @property
     def names_a_config(self) -> bool:
-        chosen = self.selection
-        return bool(chosen.config or chosen.benchmark or chosen.environment or chosen.resources_server)
+        return selecting.names_a_config(self.selection)
 
     def override(self, key: str) -> str | None:
-        """The last value given for a key, as text: for what is needed without any config."""
-        pairs = [token.lstrip("+").partition("=") for token in self.selection.overrides]
-        return next((value for name, _, value in reversed(pairs) if name == key), None)
+        return selecting.override(self.selection, key)
 
     @property
     def reads_a_config(self) -> bool:

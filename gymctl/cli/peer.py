@@ -3,6 +3,7 @@
     gym env start …    -> gymctl up …            gym env resolve …  -> gymctl config show …
     gym env status     -> gymctl ps              gym eval run …     -> gymctl eval …
     gym eval profile … -> gymctl metrics …       gym eval aggregate … -> gymctl metrics …
+    gym eval reverify … -> gymctl reverify …
     ng_run +k=v …      -> gymctl up +k=v …
 
 What gymctl cannot do yet is refused by name: a setting that is silently dropped would give another result.
@@ -53,6 +54,15 @@ SWITCHES = {
     "--resume": "++resume_from_cache=true",
 }
 """The peer's flags without one, and what we call them."""
+REVERIFY_SAME = ("--concurrency", "--limit")
+REVERIFY_SWITCHES = {
+    "--force": ("--force",),
+    "--overwrite": ("--overwrite",),
+    "--resume": ("--resume",),
+    "--append": ("--append",),
+    "--judge-failed-only": ("--only", "judge-failed"),
+    "--disable-aggregation": ("--disable-aggregation",),
+}
 NOT_YET = {
     "health_check_workers": "--health-check-workers",
     "health_check_ignored_checks": "--health-check-ignore",
@@ -67,6 +77,7 @@ HELP = """usage: gym [--version] [--json] [-v] COMMAND [flags] [+key=value ...]
   gym eval run      start, collect rollouts, score, stop   (gymctl eval)
   gym eval profile  the reward profile of saved rollouts   (gymctl metrics --by task)
   gym eval aggregate  one run of several shards            (gymctl metrics A.jsonl B.jsonl)
+  gym eval reverify score saved rollouts again             (gymctl reverify)
 
 `gymctl --help` shows everything under its own names."""
 
@@ -233,6 +244,37 @@ def _is_true(text: str | None) -> bool:
     return text is not None and text.lower() == "true"
 
 
+def _eval_reverify(command: str, arguments: list[str]) -> list[str]:
+    known, tokens = _parse(
+        command,
+        arguments,
+        once=("--rollouts", "--inputs", "--output", *REVERIFY_SAME),
+        switches=REVERIFY_SWITCHES,
+    )
+    if known.help:
+        return ["reverify", "--help"]
+    if known.rollouts is None:
+        raise UsageError("which rollouts are to be scored again is not said", hint="--rollouts FILE.jsonl")
+    given = [
+        (flag, value)
+        for flag in ("--inputs", "--output", *REVERIFY_SAME)
+        if (value := getattr(known, _attribute(flag))) is not None
+    ]
+    return [
+        "reverify",
+        known.rollouts,
+        *_selectors(known),
+        *(part for pair in given for part in pair),
+        *(
+            part
+            for flag, ours in REVERIFY_SWITCHES.items()
+            if getattr(known, _attribute(flag))
+            for part in ours
+        ),
+        *tokens,
+    ]
+
+
 COMMANDS: dict[str, Callable[[str, list[str]], list[str]]] = {
     "env start": _env_start,
     "env status": _env_status,
@@ -240,6 +282,7 @@ COMMANDS: dict[str, Callable[[str, list[str]], list[str]]] = {
     "eval run": _eval_run,
     "eval profile": _eval_profile,
     "eval aggregate": _eval_aggregate,
+    "eval reverify": _eval_reverify,
 }
 
 

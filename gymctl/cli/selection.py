@@ -200,3 +200,14 @@ def sort_tokens(tokens: Sequence[str]) -> tuple[list[str], list[str], list[str]]
         else:
             benchmarks.append(token)
     return overrides, files, benchmarks
+
+
+def names_a_config(chosen: Selection) -> bool:
+    """Whether any file or name is selected that could start servers."""
+    return bool(chosen.config or chosen.benchmark or chosen.environment or chosen.resources_server)
+
+
+def override(chosen: Selection, key: str) -> str | None:
+    """The last value given for a key, as text: for what is needed without any config."""
+    pairs = [token.lstrip("+").partition("=") for token in chosen.overrides]
+    return next((value for name, _, value in reversed(pairs) if name == key), None)

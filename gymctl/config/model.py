@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -166,9 +166,21 @@ class Config:
     """By dotted key of each leaf: all writers, the winner last."""
     secrets: frozenset[str] = frozenset()
     """Clear text of every value that masking hides; for redaction by value in logs and messages."""
-    unstartable: tuple[ConfigError, ...] = ()
+    unstartable: tuple[tuple[str, ConfigError], ...] = ()
     """What keeps a server from starting: fields that it needs and nobody set. Raised when one is started."""
     warnings: tuple[str, ...] = ()
     """Without secrets."""
     includes: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """By the name of a config file: the files that it includes, at any depth."""
+
+    def only(self, names: Collection[str], project: str) -> Config:
+        """A project of some of the servers, under a name of its own."""
+        return replace(
+            self,
+            project=project,
+            servers={name: block for name, block in self.servers.items() if name in names},
+            document={
+                key: value for key, value in self.document.items() if key in names or key not in self.servers
+            },
+            unstartable=tuple(pair for pair in self.unstartable if pair[0] in names),
+        )

@@ -24,19 +24,22 @@ async def aggregate_metrics(
     table: ServerTable,
     found: MetricInput,
     agents: Mapping[str, Collection[str]],
+    instead: Mapping[str, str] | None = None,
 ) -> list[dict[str, Any]]:
     """Ask each environment server for the metrics of its rows: the entries of the aggregate file.
 
-    `agents` maps the run's environment servers to the agents of their rows. Raises ServerError.
+    `agents` maps the run's environment servers to the agents of their rows; `instead`, to a server that is
+    asked in its place. Raises ServerError.
     """
     entries: list[dict[str, Any]] = []
     for server, body in await asyncio.to_thread(lambda: list(found.bodies())):
-        if server not in table:
+        asked = server if instead is None else instead.get(server, server)
+        if asked not in table:
             raise ServerError(
-                f"no server is called `{server}`, where rollouts of this run were made",
+                f"no server is called `{asked}`, where rollouts of this run were made",
                 hint="start the project that made them, or one with a server of that name",
             )
-        answer = await _ask(transport, table[server].url, server, body)
+        answer = await _ask(transport, table[asked].url, asked, body)
         entries.append(_entry(_label(server, agents), server, answer))
     return entries
 

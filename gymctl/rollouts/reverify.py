@@ -13,6 +13,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Protocol
 
 from gymctl.contract.rollout import (
@@ -29,7 +30,7 @@ from gymctl.contract.rollout import (
     rollout_key,
 )
 from gymctl.contract.servers import ServerTable
-from gymctl.errors import ConfigError, RunError, ServerError
+from gymctl.errors import ConfigError, RunError, ServerError, first_cause
 from gymctl.metrics.aggregate import MASK
 from gymctl.metrics.outcomes import Outcome, outcome
 from gymctl.rollouts.encoding import dumps, loads
@@ -103,37 +104,56 @@ class Changes:
 class Reverification:
     """All cases of one saved run against one server table."""
 
-    def __init__(self, run: SavedRun, table: ServerTable, *, only_judge_failed: bool = False) -> None:
-        self._run = run
+    def __init__(
+        self,
+        run: SavedRun,
+        table: ServerTable,
+        *,
+        served: ServerTable | None = None,
+        only_judge_failed: bool = False,
+        verifier: str | None = None,
+    ) -> None:
+        """`verifier` scores every rollout; None: each is scored by the server that belongs to it. `served`
+        has the addresses, where the verifiers run without the servers that `table` has around them."""
+        self.served = served or table
+        self.saved = run
+        self._verifier = verifier
         self._table = table
         self._only_judge_failed = only_judge_failed
         self.without_response = 0
         """Rollouts that were passed over: there is no answer to score."""
         self.changes = Changes()
 
-    def verifiers(self) -> dict[str, str]:
-        """Environment server -> the resources server that scores its rollouts. Raises ConfigError."""
+    def verifiers(self, run: SavedRun | None = None) -> dict[str, str]:
+        """Environment server -> the resources server that scores its rollouts, of all of them, whatever is to
+        be scored. Raises ConfigError. `run`: another run of the same servers."""
         found: dict[str, str] = {}
-        for case in self.cases():
-            found[str(case.old.get(ENVIRONMENT_SERVER))] = case.verifier
+        rows = InputRows(run or self.saved)
+        for rollout in (run or self.saved).rollouts():
+            server = str(rollout.record.get(ENVIRONMENT_SERVER))
+            if server not in found and isinstance(rollout.record.get("response"), Mapping):
+                found[server] = self._verifier_of(rows[rollout.key], rollout.record)
         return found
 
     def cases(self) -> Iterator[Case]:
         """Raises ConfigError for a rollout without an input row, or without a verifier."""
         self.without_response = 0
-        rows = InputRows(self._run)
+        rows = InputRows(self.saved)
         for old, before in self._chosen():
             key = rollout_key(old)
             if not isinstance(old.get("response"), Mapping):
                 self.without_response += 1
                 continue
             row = rows[key]
-            verifier = verifier_of(row, old, self._table)
+            verifier = self._verifier_of(row, old)
             yield Case(key, old, before, verifier, dumps({**_request(row), "response": old["response"]}))
+
+    def _verifier_of(self, row: Row, record: Row) -> str:
+        return self._verifier or verifier_of(row, record, self._table)
 
     def _chosen(self) -> Iterator[tuple[Row, Outcome]]:
         """Of the failures only what a judge has spoiled: the others have no answer worth a verdict."""
-        for rollout in self._run.rollouts():
+        for rollout in self.saved.rollouts():
             if is_judge_failed(rollout.record) or not (self._only_judge_failed or rollout.is_failure_line):
                 yield rollout.record, rollout.outcome
 
@@ -141,38 +161,54 @@ class Reverification:
         """Whether all verifiers are stateless; RunError when one is not and nobody insists."""
         modes: dict[str, str] = {}
         for verifier in sorted(set(self.verifiers().values())):
-            modes[verifier] = await _mode(transport, self._table[verifier].url, verifier)
+            modes[verifier] = await _mode(transport, self.served[verifier].url, verifier)
         others = {name: mode for name, mode in modes.items() if mode != STATELESS}
         if others and not is_forced:
             told = ", ".join(f"`{name}` ({mode})" for name, mode in others.items())
             raise RunError(
                 f"a verifier may need the session that a rollout had: {told}",
-                where=str(self._run.paths.rollouts),
+                where=str(self.saved.paths.rollouts),
                 hint="--force scores anyway, into a file whose name begins with unsafe_",
             )
         return not others
 
-    async def run(self, transport: Transport, sink: Sink, *, concurrency: int, done: frozenset[Key]) -> int:
-        """Verify everything that is not in `done`; returns how many. RunError: the disk is full."""
-        cases = (case for case in self.cases() if case.key not in done)
+    async def run(
+        self,
+        transport: Transport,
+        sink: Sink,
+        *,
+        concurrency: int,
+        done: frozenset[Key] = frozenset(),
+        limit: int | None = None,
+        drain: asyncio.Event | None = None,
+    ) -> int:
+        """Verify everything that is not in `done`, until `drain` is set; returns how many. RunError: the disk
+        is full."""
+        cases = islice((case for case in self.cases() if case.key not in done), limit)
         count = 0
 
         async def work() -> None:
             nonlocal count
-            for case in cases:
+            while not (drain is not None and drain.is_set()):
+                case = next(cases, None)
+                if case is None:
+                    return
                 record = await self._verified(transport, case)
                 sink.write(record)
                 count += 1
                 self.changes.add(case.name, case.before, outcome(record))
 
-        async with asyncio.TaskGroup() as group:
-            for _ in range(concurrency):
-                group.create_task(work())
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(concurrency):
+                    group.create_task(work())
+        except BaseExceptionGroup as errors:
+            raise first_cause(errors) from errors
         return count
 
     async def _verified(self, transport: Transport, case: Case) -> Row:
         ROLLOUT.set(case.name)
-        url = f"{self._table[case.verifier].url}/verify"
+        url = f"{self.served[case.verifier].url}/verify"
         try:
             record = _record(
                 await transport.call("POST", url, case.body, retry_seconds=_REFUSED_SECONDS), case
@@ -196,7 +232,7 @@ class InputRows:
     """The rows of a run by key, read from the file when they are asked for: only their places are kept."""
 
     def __init__(self, run: SavedRun) -> None:
-        self._path = run.paths.inputs
+        self._path = run.inputs_file
         self._places: dict[Key, tuple[int, int]] = {}
         offset = 0
         if not run.has_inputs:

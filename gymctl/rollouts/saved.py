@@ -41,6 +41,8 @@ class SavedRun:
     """One run by its rollouts file. Every iterator reads the files anew."""
 
     paths: RunPaths
+    inputs: Path | None = None
+    """Where its rows are, when not at their usual place."""
     duplicates: int = 0
     """Lines of a key that had a line before, in the rollouts file; known after `rollouts()` was read."""
 
@@ -58,12 +60,16 @@ class SavedRun:
         return cls(paths)
 
     @property
+    def inputs_file(self) -> Path:
+        return self.inputs or self.paths.inputs
+
+    @property
     def has_inputs(self) -> bool:
-        return self.paths.inputs.is_file()
+        return self.inputs_file.is_file()
 
     def planned(self) -> Iterator[Row]:
         """The rows that were to be run; nothing when the inputs file is gone."""
-        return (row for _, row in read_rows(self.paths.inputs))
+        return (row for _, row in read_rows(self.inputs_file))
 
     def rollouts(self) -> Iterator[SavedRollout]:
         """Every rollout that ended, once: the rollouts file in its order, then failures that stayed so."""

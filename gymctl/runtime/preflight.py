@@ -44,10 +44,11 @@ class Wanted:
 
 def complete(config: Config) -> None:
     """Every field that a server cannot start without is set."""
-    if len(config.unstartable) == 1:
-        raise config.unstartable[0]
-    if config.unstartable:
-        raise ConfigErrors(config.unstartable)
+    errors = [error for _, error in config.unstartable]
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
+        raise ConfigErrors(errors)
 
 
 async def ports(config: Config, *, own: Collection[int] = ()) -> None:

@@ -56,18 +56,19 @@ def check(
                 )
 
 
-def unset(blocks: Iterable[ServerBlock], origins: Origins, classes: ServerClasses) -> Iterator[ConfigError]:
-    """Fields that a block's class needs and that hold nothing: such a server cannot start.
+def unset(
+    blocks: Iterable[ServerBlock], origins: Origins, classes: ServerClasses
+) -> Iterator[tuple[str, ConfigError]]:
+    """By server: fields that a block's class needs and that hold nothing: such a server cannot start.
 
     Not a mistake yet: `openai_api_key: ${oc.env:JUDGE_KEY,null}` is how a configuration says so itself.
     """
     for block in blocks:
         for inside, items in _refused(block, classes.of(block)):
             if _is_unset(items):
-                yield ConfigError(
-                    f"`{block.name}`: `{dotted(inside)}` is required and not set",
-                    where=origins.where(*block.path, *inside) or origins.where(*block.path),
-                )
+                place = origins.where(*block.path, *inside) or origins.where(*block.path)
+                what = f"`{block.name}`: `{dotted(inside)}` is required and not set"
+                yield block.name, ConfigError(what, where=place)
 
 
 def _names_of_references(value: object, path: Path) -> Iterator[tuple[Path, object]]:

@@ -58,7 +58,7 @@ def check(
     settled = () if problems.errors else evaluation.read(config.document, config.origins).warnings
     doubtful = (*config.warnings, *settled, *notices.of(config))
     warnings = tuple(dict.fromkeys(redact(warning, config.secrets) for warning in doubtful))
-    errors = (*problems.errors, *config.unstartable)
+    errors = (*problems.errors, *(error for _, error in config.unstartable))
     return Report(errors, warnings, tuple(conflicts(config)), None if errors else config)
 
 

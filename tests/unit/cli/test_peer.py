@@ -67,6 +67,12 @@ from gymctl.errors import UsageError
             " +count_failure_classes_as_zero=[judge_failed,x] ++count_missing_rollouts_as_zero=true",
             "metrics a.jsonl --aggregate m.jsonl --zero judge_failed --zero x --missing-as-zero --no-merge"
             " --head http://127.0.0.1:11001",
+        ("eval reverify -h", "reverify --help"),
+        (
+            "eval reverify --rollouts r.jsonl --inputs i.jsonl -o o.jsonl --judge-failed-only --append "
+            "--benchmark weather --limit 3 +a=b",
+            "reverify r.jsonl --benchmark weather --inputs i.jsonl --output o.jsonl --limit 3 "
+            "--append --only judge-failed +a=b",
         ),
         ("env start --help", "up --help"),
     ],
