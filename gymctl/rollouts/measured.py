@@ -115,8 +115,9 @@ class _Measurement:
     def made(self) -> Measured:
         found = self._found
         for shard, name in zip(self._shards, self._names(), strict=True):
-            self._plan(shard, name)
-            self._count(shard, name)
+            planned = self._plan(shard, name)
+            self._count(shard, name, planned)
+            self._count_retries(shard)
         for tally in (found.tally, *found.groups.values()):
             tally.repeats = self._repeats()
         self._check()
@@ -148,14 +149,17 @@ class _Measurement:
             return [lambda task: task for _ in self._shards]
         return [lambda task, own=own: (",".join(own), task) for own in servers]
 
-    def _plan(self, shard: SavedRun, name: Callable[[int], Hashable]) -> None:
+    def _plan(self, shard: SavedRun, name: Callable[[int], Hashable]) -> set[Key]:
         if not shard.has_inputs:
             self._found.notices.append(
                 f"{shard.paths.inputs} is not there: what was not run is unknown, and coverage leaves it out"
             )
+        planned: set[Key] = set()
         for row in _expected(shard):
             index, rollout = rollout_key(row)
+            planned.add((index, rollout))
             self._expect(name(index), rollout, row)
+        return planned
 
     def _expect(self, task: Hashable, rollout: int, row: Row) -> None:
         wanted = self._wanted
@@ -174,15 +178,31 @@ class _Measurement:
     def _group(self, name: str) -> Tally:
         return self._found.groups.setdefault(name, Tally(ks=self._wanted.ks))
 
-    def _count(self, shard: SavedRun, name: Callable[[int], Hashable]) -> None:
+    def _count(self, shard: SavedRun, name: Callable[[int], Hashable], planned: set[Key]) -> None:
+        strangers = 0
         for rollout in shard.rollouts():
             index, number = rollout.key
-            task = name(index)
-            self._one(task, number, rollout)
+            if rollout.key in planned:
+                self._one(name(index), number, rollout)
+            else:
+                strangers += 1
+        if strangers:
+            self._found.notices.append(
+                f"{strangers:,} rollouts are not in {shard.paths.inputs}: they are no part of this run"
+            )
         if shard.duplicates:
             self._found.notices.append(
                 f"{shard.duplicates:,} lines of {shard.paths.rollouts} repeat a rollout; the first one counts"
             )
+
+    def _count_retries(self, shard: SavedRun) -> None:
+        """The failed attempts that were followed by another one: all but the last of each open key."""
+        left = Counter(key for key, _ in shard.failures())
+        is_open = {rollout.key for rollout in shard.rollouts() if rollout.is_failure_line} if left else set()
+        for key, record in shard.failures():
+            left[key] -= 1
+            if left[key] or key not in is_open:
+                self._found.tally.retry(record)
 
     def _one(self, task: Hashable, number: int, rollout: SavedRollout) -> None:
         found, wanted, record = self._found, self._wanted, rollout.record

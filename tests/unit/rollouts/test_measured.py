@@ -43,12 +43,15 @@ def test_a_run_is_counted_as_it_was_when_it_ended(tmp_path: Path) -> None:
     """BUG_CASES B100: two failures, a retried one, rows not run; also after shuffling the lines."""
     inputs = [at(task, rollout) for task in range(20) for rollout in range(3)]
     ends = [{**row, "reward": (7 * n % 11) / 10} for n, row in enumerate(inputs[:-4])]
-    failures = [failed(0), failed(19, 2), failed(19, 1), failed(19, 1)]
+    used = {"response": {"usage": {"input_tokens": 5, "output_tokens": 1, "total_tokens": 6}}}
+    failures = [failed(0), failed(19, 2), failed(19, 1, **used), failed(19, 1)]
     live = Tally(repeats=3)
     for row in inputs:
         live.plan(row["_ng_task_index"])
-    for record in [*ends, failures[1], failures[2]]:
+    for record in [*ends, failures[1], failures[3]]:
         live.add(record, outcome(record), record)
+    for record in (failures[0], failures[2]):
+        live.retry(record)
     shuffled = random.Random(5).sample(ends, len(ends))
     for name, records in (("x", ends), ("y", shuffled)):
         again = measure([write(tmp_path, name, inputs, records, failures)], Wanted()).tally
@@ -59,6 +62,14 @@ def test_a_run_is_counted_as_it_was_when_it_ended(tmp_path: Path) -> None:
             live.failed,
             live.not_run,
         )
+        assert (again.retried, again.retried_tokens, again.usage) == (2, 6, live.usage)
+
+
+def test_rollouts_that_were_not_planned_are_left_out_and_told(tmp_path: Path) -> None:
+    saved = write(tmp_path, "x", [at(0)], [at(0, reward=1.0), at(7, reward=0.0)], [])
+    found = measure([saved], Wanted())
+    assert (found.tally.headline().mean, found.tally.headline().coverage) == (1.0, 1.0)
+    assert "1 rollouts are not in" in found.notices[0]
 
 
 def test_shards_together_are_the_run(tmp_path: Path) -> None:
