@@ -17,6 +17,7 @@ from gymctl.contract.captures import CaptureFiles
 from gymctl.contract.rollout import MODEL_CALLS, PERF, TRAJECTORY, Row, task_name
 from gymctl.errors import PrerequisiteError
 from gymctl.rollouts import call_records, trajectory
+from gymctl.rollouts.tokens import Tokens
 
 logger = logging.getLogger(__name__)
 
@@ -25,15 +26,23 @@ PROJECTION_FAILED = "trajectory_projection_failed"
 
 @dataclass(frozen=True, slots=True)
 class Captures:
-    """calls: the folder of recorded model calls."""
+    """calls: the folder of recorded model calls; None when only tokens are recorded."""
 
-    calls: Path
+    calls: Path | None
+    tokens: Tokens | None = None
 
     async def clear(self, rollout: str) -> None:
         """Remove what an earlier run left under this id. An id that names no file leaves none."""
-        files = CaptureFiles.of(self.calls, rollout)
-        if files is not None:
-            await asyncio.to_thread(_remove, files)
+        folders = {self.calls, None if self.tokens is None else self.tokens.folder}
+        for folder in folders - {None}:
+            files = None if folder is None else CaptureFiles.of(folder, rollout)
+            if files is not None:
+                await asyncio.to_thread(_remove, files)
+
+    def check(self, record: Row) -> None:
+        """Raise RunError when too many rollouts have no usable tokens; call it when a record is written."""
+        if self.tokens is not None:
+            self.tokens.check(record)
 
     async def attach(self, record: Row, row: Row, rollout: str, seconds: float) -> int:
         """Add to the record what was seen of its rollout; about how many bytes that is. seconds: how long
@@ -41,7 +50,13 @@ class Captures:
         return await asyncio.to_thread(self._attach, record, row, rollout, seconds * 1000)
 
     def _attach(self, record: Row, row: Row, rollout: str, milliseconds: float) -> int:
-        files = CaptureFiles.of(self.calls, rollout)
+        size = 0 if self.calls is None else self._attach_calls(self.calls, record, row, rollout, milliseconds)
+        if self.tokens is not None:
+            self.tokens.attach(record, rollout)
+        return size
+
+    def _attach_calls(self, folder: Path, record: Row, row: Row, rollout: str, milliseconds: float) -> int:
+        files = CaptureFiles.of(folder, rollout)
         if files is None:
             calls, gaps, size = [], [{"code": call_records.NO_RECORDS}], 0
         else:

@@ -195,9 +195,13 @@ class Collector:
             self._clock.ended(seconds)
             if captures is not None:
                 size += await captures.attach(record, work.row, name, seconds)
+                if result.failure is None and record.get("mask_sample"):
+                    result = outcome(record, self._models)  # its tokens may have masked it
             stamp(record, result, started_at, seconds, self._caps_passed(record))
             await self._store.append(record, size)
             self._count(work, record, result)
+            if captures is not None:
+                captures.check(record)
         finally:
             if not has_told:
                 self.governor.left(ticket)

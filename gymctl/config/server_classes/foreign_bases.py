@@ -48,7 +48,6 @@ FOREIGN: Mapping[str, ForeignBase] = {
 }
 
 WITHOUT_EFFECT: Mapping[str, frozenset[str]] = {
-    "responses_api_agents": frozenset({"token_id_capture"}),
     "responses_api_models": frozenset({"token_id_capture_non_generating_requests"}),
 }
 """Fields of these that a server of the same name on gymctl's SDK takes, without doing anything with them."""

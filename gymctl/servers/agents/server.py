@@ -68,6 +68,8 @@ class AgentConfig(ServerConfig):
     skip_verification: bool = False
     skip_verification_reward: float = 0.0
     tool_accesses: list[ToolAccess] = Field(default_factory=list)
+    token_id_capture: bool = False
+    """Token ids of its model calls are recorded, when the global `token_id_capture` is enabled."""
 
     @field_validator("tool_accesses")
     @classmethod
@@ -168,7 +170,7 @@ class AgentServer(Server):
 
     async def _run(self, request: Request) -> Response:
         row = await json_object(request)
-        if self.part.is_observed and ROLLOUT.get() is None:
+        if (self.part.is_observed or self.part.capture.token_agents) and ROLLOUT.get() is None:
             ROLLOUT.set(rollout_name(row))  # a client that does not say it in a header
         row.pop(ROLLOUT_ID, None)
         params = row.get("responses_create_params")

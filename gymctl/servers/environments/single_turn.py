@@ -18,6 +18,7 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
+from gymctl.contract.captures import CAPTURE_SEGMENT
 from gymctl.contract.episodes import Task
 from gymctl.contract.responses import ResponsesCreateParams, drop_nulls
 from gymctl.servers.environments.server import (
@@ -181,6 +182,8 @@ class _Agent:
         self._ref = server.config.agent_server
         self._episode = episode
         self._grants = grants
+        takes_part = self._ref.name in server.part.capture.token_agents
+        self._segment = f"/{CAPTURE_SEGMENT}" if takes_part else ""
         self._id = f"agent-session-{uuid.uuid4().hex}"
         self._cookies: dict[str, str] = {}
         self._is_closed = False
@@ -199,7 +202,7 @@ class _Agent:
         self._cookies = answer.cookies
 
     async def respond(self, params: dict[str, Any]) -> dict[str, Any]:
-        path = f"/ng-rollout/{self._episode.episode_id.capture_key}/v1/responses"
+        path = f"/ng-rollout/{self._episode.episode_id.capture_key}{self._segment}/v1/responses"
         key = f"turn-{self._id}"
         answer = checked(await self._client.call(self._ref, path, params, cookies=self._cookies, key=key))
         response = _object(answer)

@@ -39,6 +39,7 @@ from gymctl.servers.models.dialects import (
 )
 from gymctl.servers.models.dialects.errors import ConversionError
 from gymctl.servers.models.endpoints import Probe, endpoints
+from gymctl.servers.models.token_records import TokenRecorder
 from gymctl.servers.models.upstream_config import UpstreamConfig
 from gymctl.servers.stack.base import Server
 from gymctl.servers.stack.prefix import PrefixRule
@@ -86,7 +87,8 @@ class ModelServer(Server):
         if kept.calls is None and kept.tokens is None:
             return []
         calls = None if kept.calls is None else Path(kept.calls)
-        return [Middleware(CallCapture, model=self.part.name, folder=calls)]
+        tokens = None if kept.tokens is None else TokenRecorder(Path(kept.tokens))
+        return [Middleware(CallCapture, model=self.part.name, folder=calls, tokens=tokens)]
 
     def routes(self, app: Starlette) -> None:
         super().routes(app)

@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from gymctl.contract.captures import CAPTURE_SEGMENT
 from gymctl.contract.part import ServerPart
 from gymctl.contract.servers import ServerKind
 from gymctl.servers.stack.wire import dumps
@@ -67,7 +68,8 @@ class ServerClient:
     def __init__(self, part: ServerPart) -> None:
         self._urls = {name: address.url for name, address in part.servers.items()}
         self._kinds = {name: address.kind for name, address in part.servers.items()}
-        self._is_observed = part.is_observed
+        self._marks_tokens = part.name in part.capture.token_agents
+        self._is_observed = part.is_observed or self._marks_tokens
         names = {url: name for name, url in self._urls.items()}
         self.transport = Transport(part.pool, workers=part.workers, names=names)
 
@@ -129,8 +131,9 @@ class ServerClient:
         if rollout is None or _CAPTURABLE.fullmatch(rollout) is None or path.startswith(_MARK):
             return ""
         kind = self._kinds.get(server if isinstance(server, str) else server.name)
-        is_told = kind == "resources_servers" or (kind == "responses_api_models" and path in _MODEL_PATHS)
-        return f"{_MARK}{rollout}" if is_told else ""
+        if kind == "responses_api_models" and path in _MODEL_PATHS:
+            return f"{_MARK}{rollout}/{CAPTURE_SEGMENT}" if self._marks_tokens else f"{_MARK}{rollout}"
+        return f"{_MARK}{rollout}" if kind == "resources_servers" else ""
 
     async def call_url(
         self,

@@ -226,12 +226,6 @@ def test_a_complete_configuration_starts(built_in) -> None:
     preflight.complete(built_in.load("model.yaml", "agent.yaml"))
 
 
-def test_fields_that_only_nemo_gym_reads_are_accepted_and_said_to_have_no_effect(built_in) -> None:
-    built_in.write("more.yaml", agent("token_id_capture: true"))
-    warnings = built_in.load("model.yaml", "agent.yaml", "more.yaml").warnings
-    assert warnings[-1].startswith("`math_agent.token_id_capture` has no effect")
-
-
 @pytest.mark.parametrize("name", ["weather_tool", "legacy_agent"])
 def test_a_server_whose_class_is_not_known_takes_any_key(bench, name) -> None:
     bench.write(
