@@ -67,6 +67,7 @@ from gymctl.errors import UsageError
             " +count_failure_classes_as_zero=[judge_failed,x] ++count_missing_rollouts_as_zero=true",
             "metrics a.jsonl --aggregate m.jsonl --zero judge_failed --zero x --missing-as-zero --no-merge"
             " --head http://127.0.0.1:11001",
+        ),
         ("eval reverify -h", "reverify --help"),
         (
             "eval reverify --rollouts r.jsonl --inputs i.jsonl -o o.jsonl --judge-failed-only --append "
