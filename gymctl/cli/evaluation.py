@@ -219,6 +219,8 @@ class Evaluation:
         async with self._serving.served(found, interrupts) as served:
             if not self._asked.is_json and self._settings.output_jsonl_fpath is None:
                 reporter(self._console, served.table.servers).step("output", str(run.paths.rollouts))
+            if served.stack is not None and served.stack.runtime == "compose":
+                run.note_images({row.server: row.image for row in await served.stack.status() if row.image})
             await self._collect(run, transport, served, interrupts)
             if run.lost or self._settings.disable_aggregation:
                 return None

@@ -171,6 +171,10 @@ class Run:
     def paths(self) -> RunPaths:
         return self.store.paths
 
+    def note_images(self, images: Mapping[str, str]) -> None:
+        """What each server runs, for the passport; before `collect`."""
+        self.store.note_images(images)
+
     def servers_needed(self, table: ServerTable) -> frozenset[str]:
         """The environment servers of this run and everything they call."""
         return frozenset().union(*(depends_on(table, server) for server in self.summary.servers))

@@ -18,7 +18,7 @@ import contextlib
 import os
 import time
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from gymctl.contract.rollout import ATTEMPT_INDEX, FAILURE_CLASS, JOIN_KEY, NO_PERSIST, Row, rollout_key
@@ -97,6 +97,11 @@ class RunStore:
         self.retryable.update(history.last)
         self.is_new = False
         self._owed = owed
+
+    def note_images(self, images: Mapping[str, str]) -> None:
+        """What each server runs; written down by `begin`."""
+        assert self.passport is not None, "prepare() or go_on() comes first"
+        self.passport = self.passport.model_copy(update={"images": dict(images)})
 
     def begin(self) -> tuple[Path, ...]:
         """Make the run the owner of its files; call it when nothing else can refuse the run any more.
