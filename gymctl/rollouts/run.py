@@ -165,7 +165,7 @@ class Run:
     @property
     def still_owed(self) -> int:
         """Rollouts that the same command would make now."""
-        return self.tally.not_run + len(self.store.retryable)
+        return self.store.owed
 
     @property
     def paths(self) -> RunPaths:

@@ -30,7 +30,6 @@ from gymctl.rollouts.expand import rollout_id
 from gymctl.rollouts.history import History
 from gymctl.rollouts.lines import LineFile
 from gymctl.rollouts.passport import Identity, Passport, RowsDigest
-from gymctl.rollouts.saved import Key
 
 SYNC_SECONDS = 5.0
 _LARGE_LINE = 1_000_000
@@ -46,13 +45,12 @@ class RunStore:
         self.paths = paths
         self.policy = policy or AttemptPolicy()
         self.history = History()
-        self.retryable: set[Key] = set()
-        """Rollouts whose last attempt failed, and that may be tried again."""
+        self.owed = 0
+        """Rollouts that have neither a score nor a failure that is the last one."""
         self.passport: Passport | None = None
         self._is_longest_first = is_longest_first
         self.is_new = True
         """Nothing that was there is gone on with."""
-        self._owed = 0
         self._rollouts: LineFile | None = None
         self._failures: LineFile | None = None
         self._journal: journal.Journal | None = None
@@ -87,16 +85,15 @@ class RunStore:
             self.discard()
             raise
         self.passport = passport.issue(identity or Identity(), digest, repeats)
-        self._owed = digest.count
+        self.owed = digest.count
         return digest.count
 
     def go_on(self, found: Passport, history: History, owed: int) -> None:
         """Go on with the run that is there; its files have been mended and read."""
         self.passport = found
         self.history = history
-        self.retryable.update(history.last)
         self.is_new = False
-        self._owed = owed
+        self.owed = owed
 
     def note_images(self, images: Mapping[str, str]) -> None:
         """What each server runs; written down by `begin`."""
@@ -111,14 +108,14 @@ class RunStore:
         assert self.passport is not None, "prepare() or go_on() comes first"
         try:
             replaced = self._replace_old() if self.is_new else ()
-            if self._owed and not self.is_new:
+            if self.owed and not self.is_new:
                 self.paths.aggregate.unlink(missing_ok=True)  # of fewer rollouts than there will be
             passport.write(self.paths.passport, self.passport)
             if self.is_new:
                 self._side_inputs.replace(self.paths.inputs)
             past = journal.read(self.paths.journal)
             self._journal = journal.Journal(self.paths.journal, self.passport.run, past)
-            self._journal.begin(self._owed)
+            self._journal.begin(self.owed)
             # Last of all: a run is one from here on, and what it needs to be gone on with is there.
             self._rollouts = LineFile(self.paths.rollouts)
             lines.sync_folder(self.paths.rollouts.parent)
@@ -188,7 +185,9 @@ class RunStore:
             except asyncio.CancelledError:
                 await asyncio.wait([writing])
                 writing.result()
+                self._note(record)
                 raise
+        self._note(record)
         self._sync_now_and_then()
 
     def _append_now(self, record: Row) -> None:
@@ -203,16 +202,14 @@ class RunStore:
             self._open_journal.ended(rollout, "failures" if is_failure else "rollouts", zlib.crc32(line))
         except OSError as error:
             raise place.lost_room(self.paths, error) from error
-        self._note(record, is_failure)
 
-    def _note(self, record: Row, is_failure: bool) -> None:
-        key = rollout_key(record)
-        self.history.last.pop(key, None)
+    def _note(self, record: Row) -> None:
+        if record.get(NO_PERSIST):
+            return
+        self.history.last.pop(rollout_key(record), None)
         failures = int(record.get(ATTEMPT_INDEX) or 0) + 1
-        if is_failure and not self.policy.is_over(failures, record):
-            self.retryable.add(key)
-        else:
-            self.retryable.discard(key)
+        if record.get(FAILURE_CLASS) is None or self.policy.is_over(failures, record):
+            self.owed -= 1
 
     def _sync_now_and_then(self) -> None:
         """In a thread: the disk may take its time, the rollouts do not wait for it."""
