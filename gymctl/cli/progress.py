@@ -31,7 +31,7 @@ async def following(tally: Tally, console: Console, mode: str = "auto") -> Async
         return
     if mode == "auto":
         mode = "rich" if console.has_motion else "plain"
-    start = asyncio.get_running_loop().time()
+    start, kept = asyncio.get_running_loop().time(), tally.finished
     show = {"rich": _live, "plain": _lines, "json": _objects}[mode]
     task = asyncio.create_task(show(tally, console))
     try:
@@ -41,7 +41,7 @@ async def following(tally: Tally, console: Console, mode: str = "auto") -> Async
         with suppress(asyncio.CancelledError, OSError):  # a terminal that has gone
             await task
         if mode == "json":
-            _tell(tally, console, start, is_last=True)
+            _tell(tally, console, start, kept, is_last=True)
 
 
 async def _live(tally: Tally, console: Console) -> None:
@@ -49,7 +49,7 @@ async def _live(tally: Tally, console: Console) -> None:
     from rich.live import Live
     from rich.text import Text
 
-    start = asyncio.get_running_loop().time()
+    start, kept = asyncio.get_running_loop().time(), tally.finished
 
     def above(text: str) -> None:
         rich.print(Text(text), soft_wrap=True)
@@ -59,7 +59,7 @@ async def _live(tally: Tally, console: Console) -> None:
         with Live(console=rich, auto_refresh=False, transient=True) as live:
             while True:
                 now = asyncio.get_running_loop().time()
-                text = plain("\n".join(block(tally, now, now - start, rich.width)))
+                text = plain("\n".join(block(tally, now, now - start, rich.width, kept)))
                 # A Text, not a string: rollout ids come from files and must not be read as markup.
                 live.update(Text(text, no_wrap=True, overflow="ellipsis"), refresh=True)
                 await asyncio.sleep(REDRAW_SECONDS)
@@ -83,22 +83,24 @@ async def _objects(tally: Tally, console: Console) -> None:
     """An object a second while something changes, else every ten seconds."""
     loop = asyncio.get_running_loop()
     start = last = loop.time()
-    before = -1
+    before, kept = -1, tally.finished
     while True:
         now = loop.time()
         if tally.finished != before or now - last >= LINE_SECONDS:
-            _tell(tally, console, start)
+            _tell(tally, console, start, kept)
             before, last = tally.finished, now
         await asyncio.sleep(OBJECT_SECONDS)
 
 
-def _tell(tally: Tally, console: Console, start: float, *, is_last: bool = False) -> None:
+def _tell(tally: Tally, console: Console, start: float, kept: int, *, is_last: bool = False) -> None:
     now = asyncio.get_running_loop().time()
-    console.insist(json.dumps(snapshot(tally, now, now - start, is_last=is_last), ensure_ascii=True))
+    console.insist(json.dumps(snapshot(tally, now, now - start, kept, is_last=is_last), ensure_ascii=True))
 
 
-def snapshot(tally: Tally, now: float, elapsed: float, *, is_last: bool = False) -> dict[str, Any]:
-    """One object of `--progress json`; docs/evaluation.md describes it."""
+def snapshot(
+    tally: Tally, now: float, elapsed: float, kept: int = 0, *, is_last: bool = False
+) -> dict[str, Any]:
+    """One object of `--progress json` (docs/evaluation.md). kept: what an earlier run finished."""
     so_far = tally.reward_so_far
     return {
         "event": "progress",
@@ -114,7 +116,7 @@ def snapshot(tally: Tally, now: float, elapsed: float, *, is_last: bool = False)
         "reward": None if so_far is None else so_far[0],
         "half_width": None if so_far is None else so_far[1],
         "tokens": {"input": tally.input_tokens, "output": tally.output_tokens},
-        "rollouts_per_minute": round(tally.finished / elapsed * 60, 2) if elapsed > 0 else 0.0,
+        "rollouts_per_minute": round((tally.finished - kept) / elapsed * 60, 2) if elapsed > 0 else 0.0,
         "slowest": [
             {"rollout": name, "server": tally.asked.get(name), "seconds": round(now - since, 3)}
             for name, since in _slowest(tally)
@@ -133,10 +135,11 @@ def line(tally: Tally, elapsed: float) -> str:
     return "  " + " · ".join(parts)
 
 
-def block(tally: Tally, now: float, elapsed: float, width: int = 80) -> list[str]:
+def block(tally: Tally, now: float, elapsed: float, width: int = 80, kept: int = 0) -> list[str]:
     """The live display: bar, counts, reward so far, slowest rollouts, failures by class."""
     share = tally.finished / max(tally.planned, 1)
-    left = f"   {duration(elapsed / share - elapsed)} left" if 0 < share < 1 else ""
+    made, due = tally.finished - kept, tally.planned - tally.finished
+    left = f"   {duration(elapsed * due / made)} left" if made > 0 and due > 0 else ""
     size = max(10, min(40, width - 50))
     bar = "━" * round(share * size) + "╌" * (size - round(share * size))
     waiting = tally.planned - tally.finished - len(tally.running)

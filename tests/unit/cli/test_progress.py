@@ -11,7 +11,7 @@ import pytest
 
 from gymctl.cli import progress
 from gymctl.cli.output import Console
-from gymctl.cli.progress import block, following
+from gymctl.cli.progress import block, following, snapshot
 from gymctl.metrics.outcomes import Outcome
 from gymctl.metrics.tally import Tally
 
@@ -149,3 +149,11 @@ async def test_b139_a_reason_said_above_the_live_block_is_shown_literally(
         console.insist("[/foo] \x1b]0;t\x07\x1b[2J" + "x" * 2_000_000)
     assert "\x1b[2J" not in terminal.getvalue() and "\x1b]0" not in terminal.getvalue()
     assert "[/foo]" in terminal.getvalue()
+
+
+def test_what_an_earlier_run_finished_makes_no_run_look_faster() -> None:
+    made = tally(100)
+    for index in range(60):
+        made.count(0, f"0-{index}", Outcome(reward=1.0), {})
+    assert "40.0 s left" in block(made, 10.0, 10.0, kept=50)[0]
+    assert snapshot(made, 10.0, 10.0, 50)["rollouts_per_minute"] == 60.0
