@@ -143,7 +143,7 @@ class Evaluation:
 
     def _same_command(self, run: Run) -> str:
         is_named = self._settings.output_jsonl_fpath is not None
-        return same_command(self._secrets, run.paths.rollouts, names_output=is_named)
+        return same_command(self._secrets, run.paths.rollouts, names_output=is_named, cap=run.cap)
 
     def _end(self, run: Run, problem: GymctlError | None, interrupts: Interrupts) -> None:
         """The exit code, by raising."""

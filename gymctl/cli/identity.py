@@ -62,10 +62,24 @@ def command(secrets: Collection[str]) -> list[str]:
     ]
 
 
-def same_command(secrets: Collection[str], output: Path, *, names_output: bool) -> str:
-    """What to type to go on with this run."""
+def same_command(
+    secrets: Collection[str], output: Path, *, names_output: bool, cap: str | None = None
+) -> str:
+    """What to type to go on with this run; without the cap at which it has stopped, which still holds."""
     words = [word for word in command(secrets) if word not in ("--fresh", "--resume-anyway")]
+    if cap is not None:
+        words = list(_without(words, cap))
     return shlex.join([*words, *([] if names_output else ["-o", str(output)])])
+
+
+def _without(words: Sequence[str], flag: str) -> Iterator[str]:
+    """The words but for a flag and its value."""
+    rest = iter(words)
+    for word in rest:
+        if word == flag:
+            next(rest, None)
+        elif not word.startswith(f"{flag}="):
+            yield word
 
 
 def _of_config(config: Config) -> Iterator[tuple[str, Any]]:
