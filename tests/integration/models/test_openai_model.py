@@ -166,6 +166,25 @@ async def test_a_refused_call_says_that_the_endpoint_behind_the_model_server_ref
     assert call == f"policy_model/{upstream.url.removeprefix('http://')}/responses 401"
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/responses", {"input": "x"}),
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}], "stream": True}),
+        ("/v1/messages", {"messages": [{"role": "user", "content": "x"}], "max_tokens": 5, "model": "m"}),
+    ],
+)
+async def test_how_long_the_endpoint_asks_to_wait_reaches_the_caller(start, upstream, reply, path, body):
+    server = await start("openai_model", **block(upstream, max_http_attempts=1))
+    upstream.plan(reply(429, {"error": {"message": "slow down"}}, headers={"Retry-After": "7"}))
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(f"{server.url}{path}", json=body) as answer,
+    ):
+        assert answer.headers["retry-after"] == "7"
+        assert answer.headers["x-gymctl-failed-call"].endswith(" 429")
+
+
 async def test_other_refusals_do_not_stop_it(start, upstream, reply):
     upstream.plan(reply(401, {"error": {"message": "you are not in this project"}}))
     server = await start("openai_model", **block(upstream))

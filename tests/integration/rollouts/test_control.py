@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
 
+from gymctl.contract.captures import CaptureFiles
 from gymctl.errors import RunError
 from gymctl.metrics.usage import Usage
 from gymctl.rollouts import governor, retries
+from gymctl.rollouts.captures import Captures
 from gymctl.rollouts.limits import Caps
 from gymctl.rollouts.retries import DEFAULT, Retries
 
@@ -275,3 +279,29 @@ async def test_b112_the_first_failure_of_a_strict_run_stops_everything(
     assert [record["_ng_task_index"] for record in made.records("failures")] == [0]
     others = [task for task in asyncio.all_tasks() if "Collector" in repr(task.get_coro())]
     assert others == []
+
+
+async def test_b109_a_rollout_cut_by_its_time_limit_keeps_the_calls_on_record(
+    environment: Start, bench: Make, tmp_path: Path
+) -> None:
+    """BUG_CASES B109: three good turns, then a tool hangs."""
+    files = CaptureFiles(tmp_path, "0-0")
+
+    async def three_turns(row: dict[str, Any], request: web.Request) -> web.Response:
+        usage = {"input_tokens": 10, "output_tokens": 5, "total_tokens": 15}
+        response = {"output": [], "usage": usage}
+        call = {"status_code": 200, "latency_ms": 1.0, "request": {}, "response": response}
+        lines = [json.dumps({"model_call_id": f"c{n}", **call}) for n in range(3)]
+        files.calls.write_text("".join(f"{line}\n" for line in lines))
+        await asyncio.sleep(60)
+        return scored(1.0)
+
+    captures = Captures(tmp_path)
+    made = bench((await environment(three_turns)).url, 1, task_timeout=0.5, captures=captures)
+    await made.collect(and_aggregate=False)
+    (record,) = made.records("failures")
+    assert record["failure_kind"] == "transport_timeout"
+    assert "reward" not in record
+    assert record["ng_model_call_capture"]["metrics"]["num_calls"] == 3
+    assert record["ng_model_call_capture"]["metrics"]["tokens_total"] == 45
+    assert made.run.tally.scored == 0
