@@ -265,12 +265,13 @@ class Streams:
 
     async def _opened(self, origin: str) -> Stream | None:
         stream = Stream(self._session, origin, self._senders)
-        if await self._is_offered(origin) and await stream.open():
+        if await self.is_offered(origin) and await stream.open():
             return stream
         self._refused_until[origin] = asyncio.get_running_loop().time() + REFUSED_SECONDS
         return None
 
-    async def _is_offered(self, origin: str) -> bool:
+    async def is_offered(self, origin: str) -> bool:
+        """Whether the server there can answer later."""
         try:
             async with asyncio.timeout(COMING_BACK_SECONDS):
                 async with self._session.get(f"{origin}/livez", allow_redirects=False) as response:

@@ -322,15 +322,21 @@ class Transport:
             headers = {**call.headers, **more} if more else call.headers
             return await self._once(call.method, call.url, call.body, headers, call.route)
 
-        if call.key is None or call.method != "POST" or call.route is not None or self._streams is None:
+        origin = _origin(call.url)
+        is_ours = call.route is None and (call.key is not None or origin in self._names)
+        if not is_ours or call.method != "POST" or self._streams is None:
             return await send({})
         try:
-            said = await self._streams.call(_origin(call.url), send)
+            said = await self._streams.call(origin, send)
         except StreamLost as error:
             raise TransportError("transport_peer_drop", call.url, str(error)) from error
         if isinstance(said, Answer):
             return said
         return Answer(said.status, said.headers, said.body, shown(call.url), said.reason)
+
+    async def answers_later(self, url: str) -> bool:
+        """Whether calls to this server can wait without a connection each."""
+        return self._streams is not None and await self._streams.is_offered(_origin(url))
 
     def _tell(self, method: str, url: str, attempt: int, error: TransportError) -> None:
         """A call that has to wait: at once for the first one to this server, then every ten seconds."""

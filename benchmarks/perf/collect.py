@@ -62,7 +62,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--in-flight", type=int, nargs="+", default=[64, 4096, 65536])
+    parser.add_argument("--in-flight", type=int, nargs="*", default=[64, 4096, 65536])
     parser.add_argument("--rows", type=int, help="rollouts of each case; default: twice what is in flight")
     parser.add_argument("--million", type=int, default=1_000_000, help="rollouts of the last case; 0: none")
     parser.add_argument("--repeats", type=int, default=1, help="rollouts of each task")

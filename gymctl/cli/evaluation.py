@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 from pathlib import Path
 from typing import cast
 
@@ -23,6 +22,7 @@ from gymctl.cli.identity import identity, same_command
 from gymctl.cli.interrupts import Interrupts
 from gymctl.cli.output import Console, reporter
 from gymctl.cli.progress import following
+from gymctl.cli.room import room_for
 from gymctl.cli.serving import Served, Serving
 from gymctl.cli.table import RunFacts, file_lines, reason_lines, result_json, result_lines
 from gymctl.config.checks.evaluation import Written
@@ -39,10 +39,6 @@ from gymctl.runtime.stack import RuntimeChoice
 from gymctl.transport import Transport
 
 SCRIPTED = "scripted_model"
-_DESCRIPTORS_PER_ROLLOUT = 2
-"""A relay holds two connections, one to each side; here it is one."""
-_SPARE_DESCRIPTORS = 256
-"""For files, logs, pipes, and connections that just close."""
 
 
 class Evaluation:
@@ -232,7 +228,8 @@ class Evaluation:
 
     async def _collect(self, run: Run, transport: Transport, served: Served, interrupts: Interrupts) -> None:
         concurrency = self._concurrency
-        room = _room_for(concurrency)
+        entrances = [served.table[server].url for server in run.summary.servers]
+        room = await room_for(concurrency, transport, entrances)
         if room is not None and room < concurrency:
             self._console.say(
                 f"warning: {room} rollouts at once, not {concurrency}: "
@@ -280,16 +277,3 @@ def _next(run: Run, written: Written) -> str:
     if run.summary.repeats == 1:
         return "next: add -k 4 for pass@4 and a narrower interval, with another --output"
     return f"next: read the rollouts: {run.paths.rollouts}"
-
-
-def _room_for(concurrency: int) -> int | None:
-    """How many rollouts fit into what this process may open, and a server with the same limit; the limit is
-    raised as far as it may be. None: as many as one likes."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = concurrency * _DESCRIPTORS_PER_ROLLOUT + _SPARE_DESCRIPTORS
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    if soft == resource.RLIM_INFINITY:
-        return None
-    return max(1, (soft - min(_SPARE_DESCRIPTORS, soft // 4)) // _DESCRIPTORS_PER_ROLLOUT)

@@ -31,6 +31,7 @@ from gymctl.contract.deferred import (
     Result,
 )
 from gymctl.servers.stack.border import read_body
+from gymctl.transport import KEY_HEADER
 
 logger = logging.getLogger("gymctl.server")
 
@@ -42,6 +43,7 @@ PIECE_BYTES = 256 * 1024
 SHUTDOWN_SECONDS = 1.0
 
 _STREAM, _CALL, _READ = STREAM_HEADER.encode(), CALL_HEADER.encode(), READ_HEADER.encode()
+_KEY = KEY_HEADER.encode()
 _WISHES = frozenset({PREFER_HEADER.encode(), _STREAM, _CALL, _READ})
 
 
@@ -149,8 +151,9 @@ class Stream:
     async def _ended(self, calls: list[_Call]) -> None:
         for call in calls:
             call.task.cancel()
-            # What goes on behind an idempotency key is taken back as by a caller of its own.
-            await self._app({**call.scope, "method": "DELETE"}, _Body(b""), _Answer())
+            if any(name == _KEY for name, _ in call.scope["headers"]):
+                # What goes on behind an idempotency key is taken back as by a caller of its own.
+                await self._app({**call.scope, "method": "DELETE"}, _Body(b""), _Answer())
 
     def cancel(self) -> list[asyncio.Task[None]]:
         """The server stops: all work is cancelled, which is an answer too."""

@@ -126,6 +126,7 @@ async def test_few_calls_wait_on_their_own_connections(server):
         assert (proxy.count(), proxy.count(STREAM)) == (4, 0)
         slow.go.set()
         assert numbers(await asyncio.gather(*waiting)) == [0, 1, 2, 3]
+        assert await transport.answers_later(proxy.url)
 
 
 async def test_a_lost_stream_loses_nothing(server):
@@ -185,6 +186,26 @@ async def test_calls_that_are_given_up_end_at_the_server(server):
             await until(lambda: slow.cancelled == 30)
         slow.go.set()
         assert len(numbers(await asyncio.gather(*waiting[30:]))) == CALLS - 30
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+async def test_calls_without_a_key_wait_so_at_servers_of_the_project(server, is_known):
+    """A model is called without one. Elsewhere nobody is asked whether he can answer later."""
+    slow, proxy = server
+    names = {proxy.url: "env"} if is_known else {}
+    async with Transport(FEW, names=names) as transport, asyncio.TaskGroup() as group:
+        waiting = [
+            group.create_task(transport.call("POST", f"{proxy.url}/run", b'{"n": %d}' % n))
+            for n in range(CALLS)
+        ]
+        await until(lambda: slow.at_work == (CALLS if is_known else 8))
+        assert proxy.count(STREAM) == (1 if is_known else 0)
+        for call in waiting[20:]:
+            call.cancel()
+        await until(lambda: slow.at_work == (20 if is_known else 8))
+        slow.go.set()
+    assert sum(call.cancelled() for call in waiting) == CALLS - 20
+    assert {call.result().status for call in waiting[:20]} == {200, 500}
 
 
 async def test_a_time_limit_is_kept_and_takes_the_call_back(server):
