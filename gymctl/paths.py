@@ -40,6 +40,7 @@ class ProjectPaths:
       parts/<service>.json  what each server is told, mode 0600
       logs/<server>.log   process runtime only
       lock                held while a command changes the project
+      failure.json        why the last start failed, where it did
       in-use              held while an evaluation relies on its servers
     """
 

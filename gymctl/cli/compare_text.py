@@ -64,6 +64,10 @@ def as_markdown(told: Told) -> list[str]:
 
 def next_step(told: Told) -> str | None:
     """One command worth typing now."""
+    for one in told.found:
+        for run, coverage in ((one.b, one.matching.coverage_b), (one.a, one.matching.coverage_a)):
+            if coverage < 1:
+                return f"next: gymctl why {run.path}"
     needed = [one.found.needed for one in told.found if one.found and one.verdict == "undecided"]
     attempts = [one.attempts for one in needed if one and one.attempts]
     return f"next: run both with -k {max(attempts)}, then compare again" if attempts else None

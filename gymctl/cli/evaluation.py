@@ -251,6 +251,7 @@ class Evaluation:
                 self._stopped = f"{run.lost[0].server} was lost"
             elif run.cap is not None:
                 self._stopped = run.cap
+            run.keep_last_lines(lambda line: redact(line, self._secrets))
 
     def _planned_table(self) -> ServerTable:
         assert self._config is not None
@@ -269,7 +270,7 @@ def _reasons(run: Run, secrets: frozenset[str]) -> list[str]:
 def _next(run: Run, written: Written) -> str:
     """One thing worth doing now."""
     if run.tally.failed:
-        return f"next: read why rollouts failed: {run.paths.failures}"
+        return f"next: gymctl why {run.paths.rollouts}"
     if written.settings.limit is not None:
         place = written.where("limit")
         limit = "--limit" if place == "--limit" else f"`limit` ({place})"

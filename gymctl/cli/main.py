@@ -19,7 +19,7 @@ from gymctl import __version__
 from gymctl.cli.output import Console, ReaderGone
 from gymctl.errors import EXIT_BUG, GymctlError, Interrupted, PrerequisiteError
 
-COMMANDS = ("eval", "metrics", "compare", "reverify", "up", "ps", "logs", "down", "doctor")
+COMMANDS = ("eval", "metrics", "compare", "why", "reverify", "up", "ps", "logs", "down", "doctor")
 GROUPS = ("config",)
 HELP = """Evaluate LLM agents in environments, one container per server.
 

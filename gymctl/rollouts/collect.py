@@ -23,6 +23,7 @@ from gymctl.contract.rollout import Row
 from gymctl.contract.servers import ServerTable
 from gymctl.errors import GymctlError, RunError
 from gymctl.metrics.declared import Declaration
+from gymctl.metrics.fingerprint import addresses, server_of
 from gymctl.metrics.outcomes import Outcome, outcome
 from gymctl.metrics.tally import Tally
 from gymctl.metrics.usage import Usage
@@ -103,6 +104,9 @@ class Collector:
         self._queue = Queue(store.inputs(), max(options.concurrency, FEWEST_PAUSING))
         self._clock = Clock(options.caps)
         self._is_stopping = False
+        self._addresses = addresses(
+            {name: (entry.address.host, entry.address.port) for name, entry in table.servers.items()}
+        )
 
     @property
     def lost(self) -> list[Lost]:
@@ -197,7 +201,8 @@ class Collector:
                 size += await captures.attach(record, work.row, name, seconds)
                 if result.failure is None and record.get("mask_sample"):
                     result = outcome(record, self._models)  # its tokens may have masked it
-            stamp(record, result, started_at, seconds, self._caps_passed(record))
+            server = "" if result.failure is None else server_of(record, self._addresses)
+            stamp(record, result, started_at, seconds, self._caps_passed(record), server)
             await self._store.append(record, size)
             self._count(work, record, result)
             if captures is not None:

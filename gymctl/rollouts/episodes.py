@@ -18,6 +18,7 @@ from gymctl.contract.rollout import (
     is_materialized,
     rollout_key,
 )
+from gymctl.metrics.fingerprint import SERVER
 from gymctl.metrics.outcomes import Outcome
 from gymctl.rollouts.encoding import dumps, loads
 from gymctl.rollouts.failures import broken_answer, episode_failure, error_answer
@@ -69,12 +70,19 @@ def identify(record: Row, row: Row, name: str, server: str, implementation: str)
 
 
 def stamp(
-    record: Row, outcome: Outcome, started_at: float, seconds: float, passed: Sequence[str] = ()
+    record: Row,
+    outcome: Outcome,
+    started_at: float,
+    seconds: float,
+    passed: Sequence[str] = (),
+    server: str = "",
 ) -> None:
-    """Say on the record how it was judged and when it ran: offline commands do not know the run's servers."""
+    """Say on the record how it was judged and when it ran: offline commands do not know the run's servers.
+    server: where a failure began."""
     record[OUTCOME] = {
         "failure": outcome.failure,
         "reason": outcome.reason,
+        **({SERVER: server} if server and outcome.failure is not None else {}),
         **({"counts_as_zero": True} if outcome.counts_as_zero else {}),
         "started_at": round(started_at, 3),
         "seconds": round(seconds, 3),

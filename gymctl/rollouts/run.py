@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -215,6 +216,16 @@ class Run:
             self.entries = await aggregate_metrics(transport, table, found, self.summary.servers)
             self.missing_as_zero = found.missing
         self.store.write_aggregate(document(self.entries))
+
+    def keep_last_lines(self, shown: Callable[[str], str]) -> None:
+        """Keep what lost servers said last, in `x/logs/`; `shown` takes the secrets out of a line."""
+        for lost in self.lost:
+            if lost.last_lines:
+                folder = self.paths.folder / "logs"
+                with suppress(OSError):  # a disk that takes no more has been told of already
+                    folder.mkdir(parents=True, exist_ok=True)
+                    text = "".join(f"{shown(line)}\n" for line in lost.last_lines)
+                    (folder / f"{lost.server}.log").write_text(text, encoding="utf-8")
 
     def close(self) -> None:
         self.store.close()

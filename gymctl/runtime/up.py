@@ -17,7 +17,7 @@ from gymctl.config.checks.instances import UNKNOWN_PORT
 from gymctl.config.model import Config
 from gymctl.errors import PrerequisiteError
 from gymctl.paths import ProjectPaths
-from gymctl.runtime import attach, cassettes, lock, parts, preflight, private, ready, state, tasks
+from gymctl.runtime import attach, cassettes, failure, lock, parts, preflight, private, ready, state, tasks
 from gymctl.runtime.parts import Parts, Wiring
 from gymctl.runtime.ready import PortTakenError
 from gymctl.runtime.running import RunningProject
@@ -84,7 +84,11 @@ async def bring_up(
     preflight.complete(config)
     paths = ProjectPaths.of(config.project, base)
     _make_folder(paths)
-    with lock.held(paths.lock, "up"), nullcontext(use) if use else lock.Use(paths.use) as used:
+    with (
+        lock.held(paths.lock, "up"),
+        nullcontext(use) if use else lock.Use(paths.use) as used,
+        failure.remembered(paths),
+    ):
         if use is None:
             used.sign("up")
         known = state.load(paths)

@@ -60,6 +60,7 @@ def test_the_table(tmp_path, capsys) -> None:
     assert any(line.startswith(" by group  easy   15 tasks") for line in lines)
     assert any(line.startswith(" coverage  A 100.0%, B 98.3%: worst case for B − A −0.") for line in lines)
     assert "error: weather: gate failed" in err
+    assert f"next: gymctl why {b}" in err
 
 
 def test_the_json_is_the_golden_one_whatever_the_order_of_lines(tmp_path, capsys) -> None:
