@@ -230,7 +230,7 @@ async def _aggregate(again: Reverification, transport: Transport, output: Path) 
     """The file of 10.6, from the verifiers themselves: the environment servers are not up."""
     run = SavedRun.open(output)
     try:
-        with MetricInput(run, Counting(), _never) as found:
+        with MetricInput([run], Counting(), _never) as found:
             await asyncio.to_thread(found.fill)
             asked = again.verifiers(run)
             entries = await aggregate_metrics(transport, again.served, found, {}, asked)
