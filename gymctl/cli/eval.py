@@ -133,6 +133,10 @@ ResumeAnyway = Annotated[
     typer.Option("--resume-anyway", help="Go on with results that were made with something else."),
 ]
 NoServe = Annotated[bool, typer.Option("--no-serve", help="Use a running project; start and stop nothing.")]
+Collate = Annotated[
+    bool,
+    typer.Option("--collate", help="Collate the datasets in the run's folder first, as `gym eval run` does."),
+]
 KeepUp = Annotated[bool, typer.Option("--keep-up", help="Leave the servers running afterwards.")]
 Runtime = Annotated[str, typer.Option(help="auto, compose (containers) or process (no isolation).")]
 Progress = Annotated[
@@ -175,6 +179,7 @@ def command(
     fresh_by_default: FreshByDefault = False,
     resume_anyway: ResumeAnyway = False,
     no_serve: NoServe = False,
+    collate: Collate = False,
     keep_up: KeepUp = False,
     runtime: Runtime = "auto",
     progress: Progress = "auto",
@@ -220,6 +225,7 @@ def command(
         limits=limits,
         min_coverage=min_coverage,
         is_serving=not no_serve,
+        is_collating=collate,
         is_kept_up=keep_up,
         runtime=runtime,
         is_json=json,
@@ -254,6 +260,10 @@ def _loaded(asked: EvalFlags, console: Console) -> tuple[Config | None, Written]
     config = load(asked.selection) if asked.reads_a_config else None
     said = bare(asked.selection) if config is None else config
     written = evaluation.read(said.document, said.origins, flags)
+    if asked.is_collating:
+        from gymctl.cli.collation import check_run
+
+        check_run(written, is_serving=asked.is_serving)
     for warning in (*said.warnings, *written.warnings, *_too_many(written)):
         console.insist(f"warning: {warning}")
     return config, written

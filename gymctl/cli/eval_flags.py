@@ -47,6 +47,8 @@ class EvalFlags:
     limits: Limits
     min_coverage: float
     is_serving: bool
+    is_collating: bool
+    """The declared datasets are collated in the run's folder first, as `gym eval run` does."""
     is_kept_up: bool
     runtime: str
     is_json: bool

@@ -41,16 +41,16 @@ def sources(
 
     Datasets are read in the order of their names: the ids of tasks do not depend on that of a command line.
     """
-    prompt = _prompt(settings.prompt_config, roots)
+    prompt = read_prompt(settings.prompt_config, roots)
     if settings.input_jsonl_fpath is not None:
-        given = found(settings.input_jsonl_fpath, roots)
+        given = locate(settings.input_jsonl_fpath, roots)
         return [Source(given, fallback=_fallback(config, table), prompt=prompt)]
     if config is None:
         raise UsageError("there are no rows to run", hint="name a benchmark, or a file: --input rows.jsonl")
     split = settings.split or SPLIT
     chosen = [dataset for dataset in config.datasets if dataset.type == split]
     if not chosen:
-        raise UsageError(
+        raise ConfigError(
             f"this configuration declares no dataset of type {split}", hint=_hint(config.datasets)
         )
     chosen.sort(key=lambda dataset: (dataset.declared_by, dataset.name))
@@ -59,7 +59,7 @@ def sources(
             existing(dataset),
             repeats=dataset.num_repeats,
             declared_by=dataset.declared_by,
-            prompt=prompt or _prompt(dataset.settings.get("prompt_config"), roots),
+            prompt=prompt or read_prompt(dataset.settings.get("prompt_config"), roots),
         )
         for dataset in chosen
     ]
@@ -146,7 +146,7 @@ def _suffixes() -> Iterable[str]:
         yield f"-{number}"
 
 
-def found(name: str, roots: Sequence[Path]) -> Path:
+def locate(name: str, roots: Sequence[Path]) -> Path:
     """As it stands, else below the search roots."""
     given = Path(name)
     if given.exists() or given.is_absolute():
@@ -161,19 +161,19 @@ def search_roots(config: Config | None, search_dir: Sequence[str]) -> Sequence[P
     return SearchRoots.of(Path.cwd(), os.environ, search_dir).folders
 
 
-def _prompt(name: str | None, roots: Sequence[Path]) -> Prompt | None:
-    return None if name is None else Prompt.read(found(name, roots), name)
+def read_prompt(name: str | None, roots: Sequence[Path]) -> Prompt | None:
+    return None if name is None else Prompt.read(locate(name, roots), name)
 
 
 def _skills(name: str, roots: Sequence[Path]) -> dict[str, Any]:
-    return skills_ref(found(name, roots).resolve())
+    return skills_ref(locate(name, roots).resolve())
 
 
 def existing(dataset: Dataset) -> Path:
     """The file of a dataset. Raises ConfigError when it was never made."""
     if dataset.path is not None:
         return dataset.path
-    hint = f"make it: python {dataset.prepare_script}" if dataset.prepare_script else "check `jsonl_fpath`"
+    hint = "make it: gymctl dataset prepare …" if dataset.prepare_script else "check `jsonl_fpath`"
     raise ConfigError(
         f"the dataset `{dataset.name}` of `{dataset.declared_by}` has no file here",
         where=dataset.jsonl_fpath,

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import cast
 
 from gymctl.cli import eval_control as control
 from gymctl.cli import runs
+from gymctl.cli.collation import rows_of_run
+from gymctl.cli.driver import drive, find_driver
 from gymctl.cli.eval_flags import DEFAULT_CONCURRENCY, EvalFlags
 from gymctl.cli.eval_input import (
     counting,
     default_outputs,
+    locate,
+    read_prompt,
     request,
     resume_options,
     search_roots,
@@ -25,13 +30,14 @@ from gymctl.cli.progress import following
 from gymctl.cli.room import room_for
 from gymctl.cli.serving import Served, Serving
 from gymctl.cli.table import RunFacts, file_lines, reason_lines, result_json, result_lines
-from gymctl.config.checks.evaluation import Written
+from gymctl.config.checks.evaluation import EvaluationSettings, Written
 from gymctl.config.model import Config
 from gymctl.config.tree.masking import redact
 from gymctl.contract.part import Pool
 from gymctl.contract.servers import ServerTable
 from gymctl.errors import GymctlError, Interrupted, RunError, ServerError
 from gymctl.rollouts.attempts import most_attempts
+from gymctl.rollouts.dataset import Source
 from gymctl.rollouts.place import OutputBusyError
 from gymctl.rollouts.prices import Pricing
 from gymctl.rollouts.run import Run
@@ -69,7 +75,12 @@ class Evaluation:
     async def run(self, interrupts: Interrupts) -> None:
         """Everything. Raises the error that the exit code stands for, after the result was shown."""
         pool = Pool(limit=0, limit_per_host=0)
+        driver = find_driver(self._written, is_serving=self._asked.is_serving)
         async with Transport(pool) as transport:
+            if driver is not None:
+                given = self._for_driver()
+                await drive(driver, given, self._serving, transport, interrupts)
+                return
             found = None if self._asked.is_serving else await self._serving.running(transport)
             run = self._prepare(self._planned_table() if found is None else found.table)
             try:
@@ -81,6 +92,17 @@ class Evaluation:
                 if run.has_begun:
                     self._show(run)
         self._end(run, problem, interrupts)
+
+    def _for_driver(self) -> EvaluationSettings:
+        """The settings with the files that a driver reads and writes; the rows are one file."""
+        assert self._config is not None
+        settings = self._settings
+        output = next(iter(self._outputs()))
+        if settings.input_jsonl_fpath is not None:
+            rows = locate(settings.input_jsonl_fpath, self._config.search_roots)
+        else:
+            rows = rows_of_run(self._config, settings, output, self._console)
+        return settings.model_copy(update={"input_jsonl_fpath": str(rows), "output_jsonl_fpath": str(output)})
 
     def _is_finished(self, run: Run) -> bool:
         """Everything was done before: the result is shown, and no server is needed for it."""
@@ -172,19 +194,16 @@ class Evaluation:
 
     def _prepare(self, table: ServerTable) -> Run:
         """Rows, routes and output, all before the first side effect."""
-        settings, chosen = self._settings, self._asked.selection
-        roots = search_roots(self._config, chosen.search_dir)
-        rows = sources(self._config, table, settings, roots)
-        names = (*chosen.benchmark, *chosen.environment, *chosen.resources_server)
-        self._title = title(self._config, names, settings)
-        named = settings.output_jsonl_fpath
+        settings = self._settings
+        roots = search_roots(self._config, self._asked.selection.search_dir)
+        outputs, named = self._outputs(), settings.output_jsonl_fpath
+        rows = self._rows(table, roots)
         most, doubt = most_attempts(os.environ)
         self._pricing, doubts = control.pricing(self._asked.limits, self._config, table)
         for warning in (*([doubt] if doubt is not None else []), *doubts):
             self._console.insist(f"warning: {warning}")
         resume = resume_options(settings, self._asked, most)
         made_with = identity(self._config, table, self._written, rows, self._title)
-        outputs = [Path(named)] if named is not None else default_outputs(self._title)
         for output in outputs:
             asked = request(self._written, rows, output, roots, resume, made_with, self._pricing)
             try:
@@ -197,6 +216,22 @@ class Evaluation:
             self._tell(run)
             return run
         raise AssertionError("names do not run out")
+
+    def _outputs(self) -> Iterable[Path]:
+        """Where the rollouts may go, the best place first; also names the run."""
+        chosen, named = self._asked.selection, self._settings.output_jsonl_fpath
+        names = (*chosen.benchmark, *chosen.environment, *chosen.resources_server)
+        self._title = title(self._config, names, self._settings)
+        return [Path(named)] if named is not None else default_outputs(self._title)
+
+    def _rows(self, table: ServerTable, roots: Sequence[Path]) -> list[Source]:
+        """The files of rows, collated first where that is asked for."""
+        if not self._asked.is_collating:
+            return sources(self._config, table, self._settings, roots)
+        assert self._config is not None
+        output = Path(str(self._settings.output_jsonl_fpath))  # --collate needs it
+        collated = rows_of_run(self._config, self._settings, output, self._console)
+        return [Source(collated, prompt=read_prompt(self._settings.prompt_config, roots))]
 
     def _tell(self, run: Run) -> None:
         """What is unusual about the plan, and what an earlier session left."""

@@ -20,7 +20,7 @@ from gymctl.cli.output import Console, ReaderGone
 from gymctl.errors import EXIT_BUG, GymctlError, Interrupted, PrerequisiteError
 
 COMMANDS = ("eval", "metrics", "compare", "why", "reverify", "up", "ps", "logs", "down", "doctor")
-GROUPS = ("config",)
+GROUPS = ("config", "dataset")
 HELP = """Evaluate LLM agents in environments, one container per server.
 
 gymctl eval arithmetic --model-type llama_cpp_model --limit 20 -k 2

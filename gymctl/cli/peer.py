@@ -4,6 +4,8 @@
     gym env status     -> gymctl ps              gym eval run …     -> gymctl eval …
     gym eval profile … -> gymctl metrics …       gym eval aggregate … -> gymctl metrics …
     gym eval reverify … -> gymctl reverify …
+    gym eval prepare … -> gymctl dataset prepare …
+    gym dataset …      -> gymctl dataset …       (collate, render; env schema is dataset schema)
     ng_run +k=v …      -> gymctl up +k=v …
 
 What gymctl cannot do yet is refused by name: a setting that is silently dropped would give another result.
@@ -66,7 +68,6 @@ REVERIFY_SWITCHES = {
 NOT_YET = {
     "health_check_workers": "--health-check-workers",
     "health_check_ignored_checks": "--health-check-ignore",
-    "rollout_collection_driver": None,
 }
 """Settings without a counterpart here so far, with the peer's flag for them."""
 HELP = """usage: gym [--version] [--json] [-v] COMMAND [flags] [+key=value ...]
@@ -78,6 +79,9 @@ HELP = """usage: gym [--version] [--json] [-v] COMMAND [flags] [+key=value ...]
   gym eval profile  the reward profile of saved rollouts   (gymctl metrics --by task)
   gym eval aggregate  one run of several shards            (gymctl metrics A.jsonl B.jsonl)
   gym eval reverify score saved rollouts again             (gymctl reverify)
+  gym env schema    the task fields of a server            (gymctl dataset schema)
+  gym eval prepare  make the files of declared datasets    (gymctl dataset prepare)
+  gym dataset collate | render   files of rows             (gymctl dataset)
 
 `gymctl --help` shows everything under its own names."""
 
@@ -176,6 +180,7 @@ def _eval_run(command: str, arguments: list[str]) -> list[str]:
     return [
         "eval",
         "--fresh-by-default",  # the peer replaces results unless it is told to resume
+        *([] if known.no_serve else ["--collate"]),
         *_selectors(known),
         *(part for pair in given for part in pair),
         *(ours for flag, ours in SWITCHES.items() if getattr(known, _attribute(flag))),
@@ -275,6 +280,44 @@ def _eval_reverify(command: str, arguments: list[str]) -> list[str]:
     ]
 
 
+def _env_schema(command: str, arguments: list[str]) -> list[str]:
+    known, tokens = _parse(command, arguments)
+    if known.help:
+        return ["dataset", "schema", "--help"]
+    if len(known.resources_server) != 1 or tokens:
+        raise UsageError("`gym env schema` needs one --resources-server", where="--resources-server")
+    roots = [part for folder in known.search_dir for part in ("--search-dir", folder)]
+    return ["dataset", "schema", *known.resources_server, *roots]
+
+
+def _eval_prepare(command: str, arguments: list[str]) -> list[str]:
+    known, tokens = _parse(command, arguments)
+    return ["dataset", "prepare", *(["--help"] if known.help else [*_selectors(known), *tokens])]
+
+
+def _dataset_collate(command: str, arguments: list[str]) -> list[str]:
+    known, tokens = _parse(command, arguments, once=("--mode", "--output-dir"), switches=("--download",))
+    if known.help:
+        return ["dataset", "collate", "--help"]
+    given = [("--mode", known.mode), ("--output-dir", known.output_dir)]
+    return [
+        *("dataset", "collate", *_selectors(known)),
+        *(part for flag, value in given if value is not None for part in (flag, value)),
+        *(["++should_download=true"] if known.download else []),
+        *tokens,
+    ]
+
+
+def _dataset_render(command: str, arguments: list[str]) -> list[str]:
+    known, tokens = _parse(command, arguments, once=("--input", "--prompt-config", "--output"))
+    if known.help:
+        return ["dataset", "render", "--help"]
+    given = [("--input", known.input), ("--prompt-config", known.prompt_config), ("--output", known.output)]
+    roots = [("--search-dir", folder) for folder in known.search_dir]
+    parts = [part for pair in (*given, *roots) if pair[1] is not None for part in pair]
+    return ["dataset", "render", *parts, *tokens]
+
+
 COMMANDS: dict[str, Callable[[str, list[str]], list[str]]] = {
     "env start": _env_start,
     "env status": _env_status,
@@ -283,6 +326,10 @@ COMMANDS: dict[str, Callable[[str, list[str]], list[str]]] = {
     "eval profile": _eval_profile,
     "eval aggregate": _eval_aggregate,
     "eval reverify": _eval_reverify,
+    "env schema": _env_schema,
+    "eval prepare": _eval_prepare,
+    "dataset collate": _dataset_collate,
+    "dataset render": _dataset_render,
 }
 
 

@@ -44,14 +44,14 @@ class Serving:
     async def running(self, transport: Transport) -> Served:
         """What --no-serve means: the selected project, the head that is named, or the only one here."""
         config, port = self.config, self.override("head_server.port")
-        names = [] if port else [project.project for project in attach.projects()]
+        host = self.override("head_server.host")
+        names = [] if port or host else [project.project for project in attach.projects()]
         if config is not None:
             names = [config.project]
         stack = await asyncio.to_thread(attach.running, names[0]) if len(names) == 1 else None
         if stack is not None:
             return Served(stack.table, stack)
-        host = self.override("head_server.host") or "127.0.0.1"
-        head = f"http://{host}:{port or HEAD_PORT}"
+        head = f"http://{host or '127.0.0.1'}:{port or HEAD_PORT}"
         if config is not None:
             head = f"http://{config.head_host}:{config.head_port}"
         return Served(await server_table(transport, head), None)

@@ -127,6 +127,7 @@ class Plan:
 
     def _planned(self, on_problem: OnProblem) -> Iterator[_Planned]:
         tasks: dict[tuple[str | None, Prompt | None, bytes], int] = {}
+        owners: dict[int, object] = {}
         repeats = Repeats.of(self.repeats)
         for position, source_row in enumerate(read(self.sources, self.limit)):
             source = source_row.source
@@ -137,11 +138,11 @@ class Plan:
                 key, routes = self.router.key(row), self.router.routes(row)
                 for route in routes:
                     self.router.check_pairing(route, row)
+                task = _task_index(source_row, row, identity, first, owners)
             except ConfigError as error:
                 on_problem(_placed(error, source_row.where))
                 continue
-            if row.get(TASK_INDEX) is None:
-                row[TASK_INDEX] = first
+            row[TASK_INDEX] = task
             if (server := self.router.chosen_server(row)) is not None:
                 row[ENVIRONMENT_SERVER] = server
             counts = (repeats.count(route.agent, key) for route in routes)
@@ -239,6 +240,23 @@ class Plan:
                 hint=f"`{ROLLOUT_ID}` must be unique: leave it out of rows that are repeated",
             )
         ids.add(own)
+
+
+def _task_index(
+    source_row: SourceRow, row: Row, identity: object, first: int, owners: dict[int, object]
+) -> int:
+    """The caller's, or that of the first identical line. A number that two datasets give, or that a row gives
+    and another one has by its position, would mix their rollouts."""
+    own = row.get(TASK_INDEX)
+    task: int = first if own is None else own
+    owner = identity if own is None else (source_row.path, row.get("task_source"))
+    if owners.setdefault(task, owner) != owner:
+        raise ConfigError(
+            f"`{TASK_INDEX}` {task} would be two tasks"
+            + (": a row before this one says it of itself" if own is None else ""),
+            hint=f"let all rows of a run have an `{TASK_INDEX}` of their own, or none",
+        )
+    return task
 
 
 def _raise(problem: ConfigError) -> None:

@@ -136,8 +136,6 @@ KEYS = tuple(EvaluationSettings.model_fields)
 NOT_OBEYED: Mapping[str, object] = {
     "health_check_workers": None,
     "health_check_ignored_checks": [],
-    "rollout_collection_driver": None,
-    "reuse_existing_data_preparation": False,
 }
 """Settings that gymctl does not act on yet, with the value that describes what it does."""
 

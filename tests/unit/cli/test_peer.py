@@ -39,19 +39,19 @@ from gymctl.errors import UsageError
         ),
         (
             "eval run --benchmark gsm8k +output_jsonl_fpath=out.jsonl ++num_repeats=2 +limit=null +k=1",
-            "eval --fresh-by-default --benchmark gsm8k"
+            "eval --fresh-by-default --collate --benchmark gsm8k"
             " +output_jsonl_fpath=out.jsonl ++num_repeats=2 +limit=null +k=1",
         ),
         (
             "eval run --split train --limit 0 --temperature 0",
-            "eval --fresh-by-default --split train --temperature 0",
+            "eval --fresh-by-default --collate --split train --temperature 0",
         ),
         (
             "eval run +agent_map={a:b} --interleave-repeats",
-            "eval --fresh-by-default --interleave-repeats +agent_map={a:b}",
+            "eval --fresh-by-default --collate --interleave-repeats +agent_map={a:b}",
         ),
-        ("eval run --disable-aggregation", "eval --fresh-by-default ++disable_aggregation=true"),
-        ("eval run --resume", "eval --fresh-by-default ++resume_from_cache=true"),
+        ("eval run --disable-aggregation", "eval --fresh-by-default --collate ++disable_aggregation=true"),
+        ("eval run --resume", "eval --fresh-by-default --collate ++resume_from_cache=true"),
         ("eval run -h", "eval --help"),
         (
             "eval profile --inputs i.jsonl --rollouts r.jsonl ++allow_partial_rollouts=true",
@@ -75,6 +75,22 @@ from gymctl.errors import UsageError
             "reverify r.jsonl --benchmark weather --inputs i.jsonl --output o.jsonl --limit 3 "
             "--append --only judge-failed +a=b",
         ),
+        (
+            "eval run --no-serve --prompt-config p.yaml",
+            "eval --fresh-by-default --prompt-config p.yaml --no-serve",
+        ),
+        ("eval prepare --benchmark gsm8k +k=1", "dataset prepare --benchmark gsm8k +k=1"),
+        (
+            "dataset collate --resources-server x --mode example_validation --output-dir d --download",
+            "dataset collate --resources-server x --mode example_validation --output-dir d"
+            " ++should_download=true",
+        ),
+        ("env schema --resources-server mcqa", "dataset schema mcqa"),
+        ("dataset collate -h", "dataset collate --help"),
+        (
+            "dataset render -i a.jsonl --prompt-config p.yaml -o b.jsonl --search-dir s",
+            "dataset render --input a.jsonl --prompt-config p.yaml --output b.jsonl --search-dir s",
+        ),
         ("env start --help", "up --help"),
     ],
 )
@@ -88,7 +104,7 @@ def test_a_command_of_the_peer_is_one_of_ours(peer: str, ours: str) -> None:
         ("env start --confg a", "unrecognized arguments: --confg", "`--config`"),
         ("env start --nothing=1 --like", "unrecognized arguments: --nothing --like", None),
         ("env strat", "`gym env strat` is not a command", "`env start`"),
-        ("dataset collate", "not supported yet", "env start"),
+        ("dataset upload", "not supported yet", "dataset collate"),
         ("--jsno env status", "unrecognized arguments: --jsno", "`--json`"),
         ("--json env start", "`gym env start` has no JSON output", None),
         ("env start --json", "unrecognized arguments: --json", None),
