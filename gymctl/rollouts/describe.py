@@ -6,7 +6,9 @@ Text is counted, numbers and booleans are summed up, lists by their elements; ma
 from __future__ import annotations
 
 import json
+import math
 import statistics
+import sys
 from array import array
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -20,6 +22,7 @@ TOOLS = "Number of tools"
 WORDS = "Json-dumped number of words (proxy for token count)"
 TURNS = "Number of turns"
 TEMPERATURE = "Temperature"
+_LARGE = 1e150
 _NOT_A_FIELD = frozenset({"responses_create_params", "agent_ref", "task_source", "skills_ref"})
 
 
@@ -36,8 +39,8 @@ class _Values:
         self.total += times
         self.is_text = self.is_text or isinstance(value, str)
         self.texts.add(blake2b(str(value).encode("utf-8", "surrogatepass"), digest_size=16).digest())
-        if isinstance(value, (bool, int, float)):
-            self.numbers.extend([_number(value)] * times)
+        if isinstance(value, (bool, int, float)) and (number := _finite(value)) is not None:
+            self.numbers.extend([number] * times)
 
     def document(self) -> dict[str, Any]:
         if self.is_text:
@@ -47,16 +50,20 @@ class _Values:
 
 def summary(numbers: array[float]) -> dict[str, Any]:
     """Zeros where there is nothing, the sample deviation, two decimals (three below 1)."""
-    count = len(numbers)
-    deviation = statistics.stdev(numbers) if count > 1 else 0.0
-    return {
-        "Total # non-null values": count,
-        "Average": _rounded(statistics.fmean(numbers) if count else 0.0),
-        "Min": _rounded(min(numbers, default=0.0)),
-        "Max": _rounded(max(numbers, default=0.0)),
-        "Median": _rounded(statistics.median(numbers) if count else 0.0),
-        "Standard deviation": _rounded(deviation),
+    count, largest = len(numbers), max(map(abs, numbers), default=0.0)
+    # A sum of numbers near the end of the range would leave it, and so would their squares.
+    scale = largest if largest > _LARGE else 1.0
+    scaled = numbers if scale == 1.0 else array("d", (number / scale for number in numbers))
+    found = {
+        "Average": statistics.fmean(scaled) if count else 0.0,
+        "Min": min(scaled, default=0.0),
+        "Max": max(scaled, default=0.0),
+        "Median": statistics.median(scaled) if count else 0.0,
+        "Standard deviation": statistics.stdev(scaled) if count > 1 else 0.0,
     }
+    most = sys.float_info.max / scale
+    figures = {name: _rounded(min(value, most) * scale) for name, value in found.items()}
+    return {"Total # non-null values": count, **figures}
 
 
 @dataclass(slots=True)
@@ -122,14 +129,17 @@ def _fixed(params: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
         yield TURNS, 1
     temperature = params.get("temperature")
     if isinstance(temperature, (int, float)) and not isinstance(temperature, bool):
-        yield TEMPERATURE, temperature
+        number = _finite(temperature)
+        if number is not None:
+            yield TEMPERATURE, number
 
 
-def _number(value: float) -> float:
+def _finite(value: float) -> float | None:
+    """As a float; None for what has no place among finite ones."""
     try:
-        return float(value)
+        return float(value) if math.isfinite(value) else None
     except OverflowError:  # an integer beyond what a float can hold
-        return float("inf") if value > 0 else float("-inf")
+        return None
 
 
 def _rounded(value: float) -> float:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gymctl.errors import ConfigError
@@ -217,6 +217,7 @@ _ROWS = st.lists(
 )
 
 
+@example(rows=[row(n=1.7e308), row(n=1.7e308), row(n=-1.7e308), row(n=10**400)], repeats=2)
 @given(rows=_ROWS, repeats=st.integers(1, 3))
 def test_no_row_is_lost_changed_or_moved(tmp_path_factory: Any, rows: list[Any], repeats: int) -> None:
     folder = tmp_path_factory.mktemp("collate")
