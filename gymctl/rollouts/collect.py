@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 
 from gymctl.contract.rollout import Row
 from gymctl.contract.servers import ServerTable
-from gymctl.errors import GymctlError, RunError
+from gymctl.errors import GymctlError, RunError, first_cause
 from gymctl.metrics.declared import Declaration
 from gymctl.metrics.fingerprint import addresses, server_of
 from gymctl.metrics.outcomes import Outcome, outcome
@@ -131,7 +131,7 @@ class Collector:
                 for helper in helpers:
                     helper.cancel()
         except BaseExceptionGroup as errors:
-            raise _first_cause(errors) from errors
+            raise first_cause(errors) from errors
         finally:
             self._give_up_pausing()
 
@@ -293,9 +293,3 @@ class Collector:
                 await self._destinations.unreachable(destination)
             return no_answer(error), 0
         return record_of(answer, work.row), len(answer.body)
-
-
-def _first_cause(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The error that made the others stop."""
-    first = errors.exceptions[0]
-    return _first_cause(first) if isinstance(first, BaseExceptionGroup) else first
