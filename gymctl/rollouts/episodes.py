@@ -8,6 +8,7 @@ from typing import Any
 from gymctl.contract.rollout import (
     ATTEMPT_INDEX,
     ENVIRONMENT_SERVER,
+    FAILURE_CLASS,
     JOIN_KEY,
     OUTCOME,
     RESULT_TYPE,
@@ -21,7 +22,7 @@ from gymctl.contract.rollout import (
 from gymctl.metrics.fingerprint import SERVER
 from gymctl.metrics.outcomes import Outcome
 from gymctl.rollouts.encoding import dumps, loads
-from gymctl.rollouts.failures import broken_answer, episode_failure, error_answer
+from gymctl.rollouts.failures import broken_answer, episode_failure, error_answer, told_beside
 from gymctl.transport import Answer
 
 _RESERVED = ("ng_trajectory", "ng_model_call_capture", "ng_perf")
@@ -53,7 +54,9 @@ def record_of(answer: Answer, row: Row) -> Row:
     if not isinstance(value, dict):
         return broken_answer(answer, "the answer is not a JSON object")
     if is_materialized(row) and "episode_id" in value and ("result" in value or "failure" in value):
-        return _unpacked(answer, value)
+        value = _unpacked(answer, value)
+    if value.get(FAILURE_CLASS) is not None:  # an episode that failed is answered with 200 (CONTRACT 7.3)
+        value.update(told_beside(answer))
     return value
 
 

@@ -65,14 +65,21 @@ def no_answer(error: TransportError) -> Row:
 def error_answer(answer: Answer) -> Row:
     """The environment server answered with an error status."""
     label = "agent_request_failed" if answer.status in _RETRYABLE else "agent_run_error"
-    call = answer.header(FAILED_CALL_HEADER)
-    asked = retry_after.seconds(answer.header(retry_after.RETRY_AFTER))
     return {
         FAILURE_CLASS: label,
         "_ng_failure_type": "HTTPError",
         "_ng_failure_message": f"{answer.status} {answer.reason}".strip(),
         "_ng_failure_http_status": answer.status,
         "_ng_failure_response_body": _text(answer),
+        **told_beside(answer),
+    }
+
+
+def told_beside(answer: Answer) -> Row:
+    """What servers of ours say of a failure in headers: the call it comes from, and how long to wait."""
+    call = answer.header(FAILED_CALL_HEADER)
+    asked = retry_after.seconds(answer.header(retry_after.RETRY_AFTER))
+    return {
         **({FAILED_CALL: call[:BODY_CHARACTERS]} if call is not None else {}),
         **({RETRY_AFTER_KEY: asked} if asked else {}),
     }

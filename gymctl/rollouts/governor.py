@@ -131,9 +131,12 @@ class Governor:
 
 def overload(record: Row, outcome: Outcome) -> float | None:
     """Whether a failure says that too much was asked at once, and for how many seconds it asks to wait."""
-    if outcome.failure not in ("model", "infrastructure"):
-        return None
     call = record.get(FAILED_CALL)
+    is_judges = isinstance(call, str) and ":" not in call.partition("/")[0]  # a model server speaks
+    if outcome.failure not in ("model", "infrastructure") and not (
+        outcome.failure == "verifier" and is_judges
+    ):
+        return None
     result = call.rpartition(" ")[2] if isinstance(call, str) else str(record.get("_ng_failure_http_status"))
     is_gone = outcome.failure == "model" and result == "transport_unreachable"
     if result in _OVERLOAD or is_gone or record.get("_ng_failure_stage") == "admission":

@@ -58,14 +58,14 @@ def backoff(attempt: int, floor: float = 0.0) -> float:
 
 def may_pass(record: Row, failure: FailureClass) -> bool:
     """Whether another attempt could end otherwise, as far as the record tells."""
-    kind = record.get("failure_kind")
-    if isinstance(kind, str) and kind in _NOT_PASSING_KINDS:
+    kind, call = record.get("failure_kind"), record.get(FAILED_CALL)
+    is_busy = isinstance(call, str) and call.endswith(" 429")
+    if isinstance(kind, str) and kind in _NOT_PASSING_KINDS and not is_busy:
         return False
     if failure not in ("model", "infrastructure"):
         return True
     if (isinstance(kind, str) and kind in _PASSING_KINDS) or record.get("_ng_failure_stage") == "admission":
         return True
-    call = record.get(FAILED_CALL)
     if isinstance(call, str):
         result = call.rpartition(" ")[2]
         return result in _PASSING_KINDS or (result.isdecimal() and int(result) in _PASSING_STATUSES)

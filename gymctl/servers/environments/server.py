@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar
 
@@ -68,8 +68,11 @@ class EpisodeFailed(Exception):
         stage: str | None = None,
         kind: str | None = None,
         partial_response: dict[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
+        """headers: told beside the failure, whose fields the contract has closed."""
         super().__init__(reason)
+        self.headers = dict(headers or {})
         self.failure = EpisodeFailure(
             failure_reason=reason[:REASON_LENGTH],
             terminal=is_terminal,
@@ -85,6 +88,8 @@ class Episode:
     def __init__(self, episode_id: EpisodeId, task: Task) -> None:
         self.episode_id = episode_id
         self.task = task
+        self.headers: dict[str, str] = {}
+        """Of its answer; set when it has failed."""
         self._cleanups: list[Callable[[], Awaitable[None]]] = []
 
     def on_cleanup(self, callback: Callable[[], Awaitable[None]]) -> None:
@@ -144,7 +149,9 @@ class EnvironmentServer(Server):
     async def native(self, body: dict[str, Any]) -> Response:
         asked = validated(EpisodeRequest, body)
         self.check(asked.task)
-        return Json(_without_unset(await self.answer(Episode(asked.episode_id, asked.task))))
+        episode = Episode(asked.episode_id, asked.task)
+        plain = _without_unset(await self.answer(episode))
+        return Json(plain, headers=episode.headers)
 
     def check(self, task: Task) -> None:
         """Raise a 422 for a `task_input` that the protocol cannot take."""
@@ -158,6 +165,7 @@ class EnvironmentServer(Server):
                 result = await self._played(episode)
         except EpisodeFailed as error:
             failure = error.failure
+            episode.headers = error.headers
         return EpisodeResponse(
             episode_id=episode.episode_id, task_id=episode.task.task_id, result=result, failure=failure
         )

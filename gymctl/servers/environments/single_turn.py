@@ -29,12 +29,14 @@ from gymctl.servers.environments.server import (
     EpisodeFailed,
 )
 from gymctl.servers.stack.base import ServerConfig
+from gymctl.servers.stack.border import failed_call, failure_headers
 from gymctl.servers.stack.client import InnerServerError, ServerRef, checked
 from gymctl.servers.stack.params import completed
 from gymctl.servers.stack.wire import Json, invalid, validated
 from gymctl.transport import Answer, TransportError
 
 RETRYABLE = frozenset({408, 425, 429})
+_GONE = frozenset({"transport_unreachable", "transport_peer_drop"})
 _NO_DICTIONARY = ("dict_type", "Input should be a valid dictionary")
 _MCP_KEYS = {"server_name", "url_path"}
 
@@ -252,13 +254,39 @@ def _stage(name: str, partial_response: dict[str, Any] | None = None) -> Iterato
         status = error.answer.status
         is_terminal = status < 500 and status not in RETRYABLE
         raise EpisodeFailed(
-            str(error), is_terminal=is_terminal, stage=name, partial_response=partial_response
+            str(error),
+            is_terminal=is_terminal,
+            stage=name,
+            kind=failure_kind(failed_call(error), name),
+            partial_response=partial_response,
+            headers=failure_headers(error),
         ) from error
     except TransportError as error:
         raise EpisodeFailed(
-            str(error), is_terminal=False, stage=name, kind=error.kind, partial_response=partial_response
+            str(error),
+            is_terminal=False,
+            stage=name,
+            kind=error.kind,
+            partial_response=partial_response,
+            headers=failure_headers(error),
         ) from error
     except ValueError as error:
         raise EpisodeFailed(
             f"broken body: {error}", is_terminal=False, stage=name, partial_response=partial_response
         ) from error
+
+
+def failure_kind(call: str | None, stage: str) -> str | None:
+    """What the innermost call that failed (see `border.failed_call`) says, in the words of CONTRACT 7.4; None
+    where they have none for it, such as a request that a provider refuses or a tool that fails."""
+    target, _, result = (call or "").rpartition(" ")
+    broken = result if result.startswith("transport_") else None
+    is_provider = target != "" and ":" not in target.partition("/")[0]
+    if stage == "verification":
+        # The answer is there: whatever a judge's provider says, it is the verdict that is missing.
+        return "judge_failed" if is_provider else broken or "verifier_error"
+    if not is_provider:
+        return broken
+    if result == "429":
+        return "provider_quota_exhausted"
+    return "provider_unavailable" if result in _GONE or result.startswith("5") else None

@@ -99,6 +99,14 @@ def retry_after(error: BaseException) -> str | None:
     return text if text is not None and text.isascii() and text.isprintable() else None
 
 
+def failure_headers(error: BaseException) -> dict[str, str]:
+    """Both, for an answer that holds a failure and has no status to say so."""
+    found = {FAILED_CALL_HEADER: failed_call(error), RETRY_AFTER: retry_after(error)}
+    return {
+        name: text.encode("ascii", "replace").decode() for name, text in found.items() if text is not None
+    }
+
+
 def _only(error: Exception) -> Exception:
     """The one error inside a TaskGroup's group says more than the group."""
     while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:

@@ -41,7 +41,8 @@ class SingleAgentTurnLegacy(SingleTurnServer):
         answer = await self.answer(episode)
         agent = {"agent_ref": {"name": self.config.agent_server.name}}
         if answer.failure is not None:
-            return Json({**_failed(answer.failure), **agent, **_partial(answer.failure)})
+            failed = {**_failed(answer.failure), **agent, **_partial(answer.failure)}
+            return Json(failed, headers=episode.headers)
         return Json({**_scored(answer.result or {}), **agent})
 
     def _taskset(self, row: dict[str, Any]) -> str:

@@ -175,6 +175,8 @@ def test_the_limit_stays_between_one_and_the_ceiling_whatever_happens(
         ({"_ng_failure_http_status": 429}, 0.0),
         ({"_ng_failure_stage": "admission"}, 0.0),
         ({"failure_kind": "transport_peer_drop"}, None),
+        ({"failure_kind": "judge_failed", "_ng_failure_call": f"{PROVIDER} 429"}, 0.0),
+        ({"_ng_failure_stage": "verification", "_ng_failure_call": "tools:8000/verify 503"}, None),
     ],
 )
 def test_what_counts_as_too_much_at_once(record: dict[str, object], expected: float | None) -> None:

@@ -37,6 +37,11 @@ def test_what_the_provider_may_get_over_is_tried_again(result: str) -> None:
     assert pause(failed(_ng_failure_call=f"{PROVIDER} {result}")) is not None
 
 
+def test_a_providers_429_may_pass_under_each_name() -> None:
+    record = failed(failure_kind="provider_quota_exhausted", _ng_failure_call=f"{PROVIDER} 429")
+    assert pause(record) is not None
+
+
 @pytest.mark.parametrize(
     "fields",
     [
