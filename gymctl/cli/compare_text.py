@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from string import ascii_uppercase
 from typing import Any
 
+from gymctl.cli.compare_differs import differs_json, differs_rows
 from gymctl.metrics.comparison import Difference, Rules
 from gymctl.rollouts.compare import Compared, Group
 from gymctl.rollouts.pairing import REWARD, RunTasks
@@ -93,6 +94,7 @@ def _title(told: Told, one: Compared) -> str:
 def _rows(told: Told, one: Compared) -> Iterator[tuple[str, str]]:
     if told.metric != REWARD:
         yield "metric", told.metric + (", lower is better" if told.rules.is_lower_better else "")
+    yield from differs_rows(one)
     yield "paired", _paired(one)
     for text in _left_out(told, one):
         yield "", text
@@ -256,6 +258,7 @@ def _comparison_json(told: Told, one: Compared) -> dict[str, Any]:
         "b": told.letter(one.b),
         "verdict": one.verdict,
         **({} if one.found is None else _numbers(one.found)),
+        "differs": differs_json(one),
         "p_adjusted": one.p,
         "may_lose": one.loss,
         "paired": len(matching.pairs),

@@ -64,6 +64,17 @@ class EvalFlags:
     def names_a_config(self) -> bool:
         return selecting.names_a_config(self.selection)
 
+    @property
+    def rollout_limits(self) -> dict[str, Any]:
+        """What bounds one rollout, by flag: it may come out differently for it."""
+        found = {
+            "--task-timeout": self.task_timeout,
+            "--max-rollout-tokens": self.limits.rollout_tokens,
+            "--max-rollout-cost": self.limits.rollout_cost,
+            "--retry": list(self.limits.retry),
+        }
+        return {flag: value for flag, value in found.items() if value}
+
     def override(self, key: str) -> str | None:
         return selecting.override(self.selection, key)
 

@@ -203,7 +203,8 @@ class Evaluation:
         for warning in (*([doubt] if doubt is not None else []), *doubts):
             self._console.insist(f"warning: {warning}")
         resume = resume_options(settings, self._asked, most)
-        made_with = identity(self._config, table, self._written, rows, self._title)
+        limits = self._asked.rollout_limits
+        made_with = identity(self._config, table, self._written, rows, self._title, limits)
         for output in outputs:
             asked = request(self._written, rows, output, roots, resume, made_with, self._pricing)
             try:

@@ -29,7 +29,12 @@ _SHOWN_FLAG = "--model-api-key"
 
 
 def identity(
-    config: Config | None, table: ServerTable, written: Written, rows: Sequence[Source], title: str
+    config: Config | None,
+    table: ServerTable,
+    written: Written,
+    rows: Sequence[Source],
+    title: str,
+    limits: Mapping[str, Any],
 ) -> Identity:
     """Everything that a rollout may come out differently for; secrets masked.
 
@@ -42,6 +47,7 @@ def identity(
         config=dict(_of_table(table) if config is None else _of_config(config)),
         settings=dict(_leaves(asked, (), secrets)),
         files=dict(_files(rows)),
+        limits=limits,
         title=title,
         command=command(secrets),
     )

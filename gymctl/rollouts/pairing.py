@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from gymctl.contract.rollout import Row
-from gymctl.errors import UsageError
+from gymctl.errors import RunError, UsageError
 from gymctl.metrics.paired import Pair
 from gymctl.metrics.statistics import number
+from gymctl.rollouts import passport
+from gymctl.rollouts.passport import Passport
 from gymctl.rollouts.saved import SavedRollout, SavedRun, content_hash
 
 REWARD = "reward"
@@ -78,6 +80,8 @@ class RunTasks:
     tasks: dict[str, Task] = field(default_factory=dict)
     """Content hash -> task."""
     model: str | None = None
+    passport: Passport | None = None
+    """None: nothing tells what it was made with."""
     unknown: int = 0
     """Rollouts of which nobody can say what was asked."""
     fields: set[str] = field(default_factory=set)
@@ -131,7 +135,7 @@ def read(runs: Sequence[SavedRun], asked: Asked) -> list[RunTasks]:
 
 
 def _read(run: SavedRun, asked: Asked, *, is_whole: bool) -> RunTasks:
-    found = RunTasks(run.paths.rollouts)
+    found = RunTasks(run.paths.rollouts, passport=_passport(run))
     names: dict[int, str] = {}
     missing = {path for path in (asked.cluster, asked.group) if path}
     row: Row = {}
@@ -165,6 +169,13 @@ def _read(run: SavedRun, asked: Asked, *, is_whole: bool) -> RunTasks:
         near = f"numbers there: {', '.join(sorted(found.fields))}" if found.fields else None
         raise UsageError(f"no record has a number `{asked.metric}`", where=str(run.paths.rollouts), hint=near)
     return found
+
+
+def _passport(run: SavedRun) -> Passport | None:
+    try:
+        return passport.read(run.paths.passport)
+    except RunError:  # of a newer gymctl: its rollouts can be compared all the same
+        return None
 
 
 def _place(found: RunTasks, names: dict[int, str], rollout: SavedRollout) -> bool:

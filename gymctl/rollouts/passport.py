@@ -40,6 +40,8 @@ class Identity:
     """By dotted key, as they were asked for. They act through the rows; here they explain a difference."""
     files: Mapping[str, str] = field(default_factory=dict)
     """Files that the rows were read from, and their digests."""
+    limits: Mapping[str, Any] = field(default_factory=dict)
+    """What one rollout may use, by flag. No reason not to go on, but one for another result."""
     title: str = ""
     command: Sequence[str] = ()
 
@@ -77,6 +79,8 @@ class Passport(BaseModel):
     config: dict[str, Any]
     settings: dict[str, Any]
     files: dict[str, str]
+    limits: dict[str, Any] = {}
+    """Of the first time; `continued` has the command of each later one."""
     images: dict[str, str] = {}
     """By server: the image that it ran, as far as known."""
     continued: list[Continuation] = []
@@ -89,9 +93,11 @@ class Difference:
     key: str
     old: Any
     new: Any
+    kind: str = ""
+    """`image`, `config`, `file`, …: told where two runs are compared."""
 
     def __str__(self) -> str:
-        return f"{self.key}: {_short(self.old)} → {_short(self.new)}"
+        return f"{self.key}: {short(self.old)} → {short(self.new)}"
 
 
 class RowsDigest:
@@ -132,6 +138,7 @@ def issue(identity: Identity, rows: RowsDigest, repeats: int) -> Passport:
         config=dict(identity.config),
         settings=dict(identity.settings),
         files=dict(identity.files),
+        limits=dict(identity.limits),
     )
 
 
@@ -177,6 +184,23 @@ def differences(old: Passport, identity: Identity, rows: RowsDigest | None) -> l
     return found + list(_changed(old.config, identity.config))
 
 
+def between(old: Passport, new: Passport) -> list[Difference]:
+    """What two runs were made with differently. A file counts by what is in it, not by where it lies."""
+    common = set(old.files.values()) & set(new.files.values())
+    old_files, new_files = (
+        {path: digest for path, digest in one.files.items() if digest not in common} for one in (old, new)
+    )
+    old_versions, new_versions = ({"gymctl": one.gymctl, "python": one.python} for one in (old, new))
+    return [
+        *_changed(old.images, new.images, "image"),
+        *_changed(old.config, new.config, "config"),
+        *_changed(old.settings, new.settings, "setting"),
+        *_changed(old_files, new_files, "file"),
+        *_changed(old.limits, new.limits, "limit"),
+        *_changed(old_versions, new_versions, "version"),
+    ]
+
+
 def refusal(output: Path, found: Sequence[Difference]) -> RunError:
     """The run cannot be gone on with under another configuration."""
     lines = [str(difference) for difference in found[:_SHOWN]]
@@ -195,17 +219,19 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def _changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Difference]:
+def _changed(old: Mapping[str, Any], new: Mapping[str, Any], kind: str = "") -> Iterator[Difference]:
     plain: Mapping[str, Any] = loads(dumps(dict(new)))  # as it would be read back: no tuples
     for key in dict.fromkeys((*old, *plain)):
         if old.get(key) != plain.get(key):
-            yield Difference(key, old.get(key), plain.get(key))
+            yield Difference(key, old.get(key), plain.get(key), kind)
 
 
-def _short(value: Any) -> str:
+def short(value: Any) -> str:
+    """A value on one line; of a digest its beginning."""
     if value is None:
         return "nothing"
     text = value if isinstance(value, str) else dumps(value).decode("utf-8", "replace")
+    text = "".join(character if character.isprintable() else " " for character in text)
     if text.startswith("sha256:"):
         return text[:_DIGEST_SHOWN]
     return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"

@@ -103,3 +103,18 @@ def test_fresh_alone_replaces_and_the_peer_does_so_unless_told_to_resume(folder:
     assert "replaced the results of an earlier run" in fresh.stderr
     assert json.loads((folder / "out/x/passport.json").read_text())["run"] != kept
     assert len(read_lines(folder / "out/x.jsonl")) == 3
+
+
+def test_compare_tells_what_two_runs_were_made_with_and_no_secret(folder: Path) -> None:
+    seed, key = "policy_model.responses_api_models.scripted_model.seed", "sk-another-secret-2"
+    more = ("-o", "out/y.jsonl", f"++{seed}=7", "--model-api-key", key, "--task-timeout", "50s")
+    other = again(folder, *more)
+    assert other.returncode == 0, other.stderr
+    compared = gymctl("compare", "out/x.jsonl", "out/y.jsonl", cwd=folder)
+    assert compared.returncode == 0, compared.stderr
+    assert f" differs   config {seed} 7 ← 0\n" in compared.stdout
+    assert "           limit --task-timeout 50.0 ← nothing\n" in compared.stdout
+    as_json = gymctl("compare", "out/x.jsonl", "out/y.jsonl", "--json", cwd=folder)
+    kept = (folder / "out/y/passport.json").read_text()
+    for secret in (SECRET, key):
+        assert secret not in compared.stdout + as_json.stdout + kept

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fakes import runs
@@ -12,6 +13,9 @@ from fakes import runs
 from gymctl.cli.compare import allowed_loss
 from gymctl.cli.main import main
 from gymctl.errors import UsageError
+from gymctl.paths import RunPaths
+from gymctl.rollouts import passport
+from gymctl.rollouts.passport import Identity, RowsDigest
 
 FIELDS = {task: {"level": "easy" if task % 2 else "hard"} for task in range(30)}
 GOLDEN = Path(__file__).parent / "golden" / "compare.json"
@@ -161,3 +165,75 @@ def test_usage(tmp_path, capsys) -> None:
     assert run("compare", a, a, "--json", "--md") == 2
     assert run("compare", a, a, "--margin", "0") == 2
     assert "two runs at least are needed" in capsys.readouterr().err
+
+
+def _passport(path: Path, **what: Any) -> None:
+    images, files = what.pop("images", {}), what.pop("files", {})
+    identity = Identity(files=files, **what)
+    made = passport.issue(identity, RowsDigest(), 4).model_copy(update={"images": images})
+    passport.write(RunPaths(path).passport, made)
+
+
+def test_what_the_runs_were_made_with_differently_stands_above_the_numbers(tmp_path, capsys) -> None:
+    a, b = _runs(tmp_path)
+    config = {"weather.timeout": 60, "weather.same": [1, (2, 3)], "policy_model.api_key": "***"}
+    _passport(
+        a,
+        config=config,
+        images={"weather": "gymctl/res-weather:77aa91012345"},
+        files={"old/rows.jsonl": "sha256:1"},
+        limits={"--task-timeout": 60.0},
+    )
+    _passport(
+        b,
+        config={**config, "weather.timeout": 30, "weather.prompt": "a\x1b[31m\nb"},
+        images={"weather": "gymctl/res-weather:b7d2a1812345"},
+        files={"new/rows.jsonl": "sha256:1"},
+        settings={"num_repeats": 4},
+    )
+    assert run("compare", a, b) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2:4] == [
+        " differs   image weather b7d2a18 ← 77aa910 · config weather.timeout 30 ← 60",
+        "           config weather.prompt a [31m b ← nothing · setting num_repeats 4 ← nothing",
+    ]
+    assert lines[4] == "           limit --task-timeout nothing ← 60.0"
+    assert lines[5].startswith(" paired ")
+    assert run("compare", a, b, "--md") == 0
+    assert "| differs | image weather b7d2a18 ← 77aa910 ·" in capsys.readouterr().out
+    assert run("compare", a, b, "--json") == 0
+    told = json.loads(capsys.readouterr().out)["comparisons"][0]["differs"]
+    assert told[:2] == [
+        {
+            "kind": "image",
+            "key": "weather",
+            "a": "gymctl/res-weather:77aa91012345",
+            "b": "gymctl/res-weather:b7d2a1812345",
+        },
+        {"kind": "config", "key": "weather.timeout", "a": 60, "b": 30},
+    ]
+    assert len(told) == 5
+
+
+def test_runs_with_and_without_passports(tmp_path, capsys) -> None:
+    a, b = _runs(tmp_path)
+    assert run("compare", a, b) == 0
+    assert " differs   unknown, no passport: monday, weather\n" in capsys.readouterr().out
+    _passport(a)
+    assert run("compare", a, b) == 0
+    assert " differs   unknown, no passport: weather\n" in capsys.readouterr().out
+    _passport(b)
+    assert run("compare", a, b) == 0
+    assert " differs   nothing that the passports tell of\n" in capsys.readouterr().out
+    found = json.loads(RunPaths(b).passport.read_text())
+    RunPaths(b).passport.write_text(json.dumps({**found, "schema_version": 99}))
+    assert run("compare", a, b, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["comparisons"][0]["differs"] is None
+
+
+def test_more_differences_than_fit_are_counted(tmp_path, capsys) -> None:
+    a, b = _runs(tmp_path)
+    _passport(a, config={f"weather.key_{n}": n for n in range(20)})
+    _passport(b)
+    assert run("compare", a, b) == 0
+    assert "and 8 more (--json has all)" in capsys.readouterr().out
