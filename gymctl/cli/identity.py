@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from gymctl.cli.peer.legacy import PROGRAMS as LEGACY
 from gymctl.config.checks.evaluation import Written
 from gymctl.config.model import Config
 from gymctl.config.tree import masking
@@ -26,6 +27,8 @@ _ROW_SETTINGS = (
 )
 """They make the rows what they are."""
 _SHOWN_FLAG = "--model-api-key"
+_OURS = "gymctl"
+_RESUMES = frozenset({"resume", "resume_from_cache=true"})
 
 
 def identity(
@@ -55,8 +58,7 @@ def identity(
 
 def command(secrets: Collection[str]) -> list[str]:
     """The command line as it was typed, without secrets."""
-    program = Path(sys.argv[0]).name
-    words = [program if program == "gym" else "gymctl", *sys.argv[1:]]
+    words = [_program(), *sys.argv[1:]]
     for number, word in enumerate(words[:-1]):
         if word == _SHOWN_FLAG:
             words[number + 1] = masking.MASK
@@ -75,7 +77,17 @@ def same_command(
     words = [word for word in command(secrets) if word not in ("--fresh", "--resume-anyway")]
     if cap is not None:
         words = list(_without(words, cap))
-    return shlex.join([*words, *([] if names_output else ["-o", str(output)])])
+    if not names_output:
+        words += [f"+output_jsonl_fpath={output}"] if words[0] in LEGACY else ["-o", str(output)]
+    if words[0] != _OURS and not _RESUMES.intersection(word.lstrip("+-") for word in words):
+        words.append("+resume_from_cache=true")  # in the peer's spelling a run starts over unless it is told
+    return shlex.join(words)
+
+
+def _program() -> str:
+    """As it was called, so that the other words mean the same again."""
+    name = Path(sys.argv[0]).name
+    return name if name == "gym" or name in LEGACY else _OURS
 
 
 def _without(words: Sequence[str], flag: str) -> Iterator[str]:

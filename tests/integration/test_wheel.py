@@ -57,8 +57,8 @@ def test_the_wheel_carries_the_bundled_folders_and_no_tests(wheel: Path) -> None
     assert not [path for path in bundled if any(part.startswith(".") for part in path)]
 
 
-def test_the_three_commands_are_installed(scripts: Path) -> None:
-    for name in ("gymctl", "gym", "ng_run"):
+def test_the_commands_are_installed(scripts: Path) -> None:
+    for name in ("gymctl", "gym", "ng_run", "ng_collect_rollouts"):
         assert (scripts / name).is_file()
 
 

@@ -35,10 +35,10 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(
-    folder: Path, *arguments: str, program: str = "gymctl.cli.main:main"
+    folder: Path, *arguments: str, program: str = "gymctl.cli.main:main", called: str = "gymctl"
 ) -> subprocess.CompletedProcess[str]:
     module, _, function = program.partition(":")
-    script = f"from {module} import {function}; {function}()"
+    script = f"import sys; sys.argv[0] = '{called}'; from {module} import {function}; {function}()"
     return subprocess.run(
         [sys.executable, "-c", script, *arguments],
         cwd=folder,
@@ -200,10 +200,9 @@ def test_gym_refuses_unknown_flags_with_exit_2(folder) -> None:
 
 
 def test_ng_run_says_that_it_is_deprecated_and_reads_overrides(folder) -> None:
-    done = run(
-        folder, "+config_paths=[gone.yaml]", "+head_server.port=12000", program="gymctl.cli.peer:ng_run"
-    )
-    assert done.stderr.startswith("deprecated:")
+    settings = ("+config_paths=[gone.yaml]", "+head_server.port=12000")
+    done = run(folder, *settings, program="gymctl.cli.peer:ng", called="ng_run")
+    assert done.stderr.startswith("deprecated: `ng_run` is now `gym env start`")
     assert done.returncode == 1
     assert "`gone.yaml` not found" in done.stderr
 

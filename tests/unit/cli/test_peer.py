@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
-from gymctl.cli.peer import HELP, translate
+from gymctl.cli import main, peer
+from gymctl.cli.peer import HELP, legacy, translate
 from gymctl.errors import UsageError
 
 
@@ -136,3 +140,55 @@ def test_version_as_json_has_the_keys_that_clients_read() -> None:
     assert {"nemo_gym", "python", "python_path", "installation_path"} <= set(facts)
     assert set(facts["dependencies"]) == {"openai", "ray"}
     assert set(facts["system"]) == {"os", "platform", "architecture", "processor", "cpus", "memory_gb"}
+
+
+@pytest.mark.parametrize(
+    ("typed", "ours", "new"),
+    [
+        (
+            "ng_collect_rollouts +agent_name=desk +input_jsonl_fpath=i.jsonl +output_jsonl_fpath=o.jsonl",
+            "eval --fresh-by-default --no-serve +agent_name=desk +input_jsonl_fpath=i.jsonl"
+            " +output_jsonl_fpath=o.jsonl",
+            "gym eval run --no-serve",
+        ),
+        ("nemo_gym_run +config_paths=[a.yaml]", "up +config_paths=[a.yaml]", "gym env start"),
+        ("ng_e2e_collect_rollouts +k=1", "eval --fresh-by-default --collate +k=1", "gym eval run"),
+        ("ng_dump_config +k=1", "config show +k=1", "gym env resolve"),
+        ("ng_status", "ps", "gym env status"),
+        (
+            "ng_aggregate_rollouts +input_glob=a*.jsonl +output_jsonl_fpath=m.jsonl",
+            "metrics a*.jsonl --aggregate m.jsonl",
+            "gym eval aggregate",
+        ),
+        (
+            "ng_reward_profile +materialized_inputs_jsonl_fpath=i +rollouts_jsonl_fpath=r",
+            "metrics r --write-profile --inputs i",
+            "gym eval profile",
+        ),
+        ("ng_prepare_benchmark +config_paths=[a]", "dataset prepare +config_paths=[a]", "gym eval prepare"),
+        ("ng_prepare_data +output_dirpath=d", "dataset collate +output_dirpath=d", "gym dataset collate"),
+        (
+            "nemo_gym_materialize_prompts +input_jsonl_fpath=i",
+            "dataset render +input_jsonl_fpath=i",
+            "gym dataset render",
+        ),
+    ],
+)
+def test_a_legacy_program_says_its_new_name_and_runs(
+    typed: str, ours: str, new: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """CONTRACT 12.4."""
+    ran: list[list[str]] = []
+    monkeypatch.setattr(main, "main", ran.append)
+    program, *rest = typed.split()
+    monkeypatch.setattr(sys, "argv", [f"/usr/bin/{program}", *rest])
+    with pytest.raises(SystemExit) as ended:
+        peer.ng()
+    assert (ended.value.code, ran) == (0, [ours.split()])
+    assert capsys.readouterr().err == f"deprecated: `{program}` is now `{new}`\n"
+
+
+def test_every_legacy_program_is_installed() -> None:
+    project = tomllib.loads((Path(__file__).resolve().parents[3] / "pyproject.toml").read_text())["project"]
+    assert {"gymctl", "gym", *legacy.PROGRAMS} == set(project["scripts"])
+    assert {project["scripts"][name] for name in legacy.PROGRAMS} == {"gymctl.cli.peer:ng"}

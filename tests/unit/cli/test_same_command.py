@@ -26,3 +26,25 @@ def test_caps_that_were_not_reached_stay(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(sys, "argv", ["gymctl", "eval", "weather", "--max-cost", "3"])
     assert same_command((), Path("x"), names_output=True) == "gymctl eval weather --max-cost 3"
     assert same_command((), Path("x"), names_output=True, cap="--max-time").endswith("--max-cost 3")
+
+
+@pytest.mark.parametrize(
+    ("typed", "again"),
+    [
+        (
+            "/bin/ng_collect_rollouts +agent_name=desk +input_jsonl_fpath=i.jsonl",
+            "ng_collect_rollouts +agent_name=desk +input_jsonl_fpath=i.jsonl +output_jsonl_fpath=x"
+            " +resume_from_cache=true",
+        ),
+        ("gym eval run --no-serve -i i", "gym eval run --no-serve -i i -o x +resume_from_cache=true"),
+        ("gym eval run --resume", "gym eval run --resume -o x"),
+        ("ng_collect_rollouts ++resume_from_cache=true", None),
+    ],
+)
+def test_the_peers_spelling_is_told_to_go_on(
+    typed: str, again: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without it the same command would replace what is finished."""
+    monkeypatch.setattr(sys, "argv", typed.split())
+    again = again or f"{typed} +output_jsonl_fpath=x"
+    assert same_command((), Path("x"), names_output=False) == again
