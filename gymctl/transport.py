@@ -52,6 +52,8 @@ ASKING_SECONDS = 3.0
 TAKING_BACK_SECONDS = 2.0
 FAILED_CALL_HEADER = "x-gymctl-failed-call"
 """On an error of ours: host and path of the call between servers that it comes from."""
+TAKEN_BACK_HEADER = "x-gymctl-taken-back"
+"""On the answer to a repeat that came too late: its work was cancelled, and only another key runs it anew."""
 RETRY_SECONDS = 0.5
 TOLD_EVERY = 20
 """Attempts between two log lines of a call that does not get through."""

@@ -43,7 +43,7 @@ from gymctl.rollouts.queue import Queue, Work
 from gymctl.rollouts.retries import Retries
 from gymctl.rollouts.route import Route, Router
 from gymctl.rollouts.store import RunStore
-from gymctl.transport import ROLLOUT, Transport, TransportError
+from gymctl.transport import ROLLOUT, TAKEN_BACK_HEADER, Answer, Transport, TransportError
 
 logger = logging.getLogger(__name__)
 
@@ -269,18 +269,11 @@ class Collector:
 
     async def _send(self, destination: Destination, work: Work, name: str) -> tuple[Row, int]:
         """The record of one call, without identity, and about how large it is."""
-        self._store.sent(work.row, name, destination.name)
         try:
             async with asyncio.timeout(self._options.task_timeout) as guard:
                 destination.guards.add(guard)
                 try:
-                    answer = await self._transport.call(
-                        "POST",
-                        f"{destination.url}/run",
-                        body(work.line, work.row),
-                        key=self._store.key(name),
-                        retry_seconds=self._options.unreachable_seconds,
-                    )
+                    answer = await self._answer(destination, work, name)
                 finally:
                     destination.guards.discard(guard)
         except TimeoutError:
@@ -293,3 +286,18 @@ class Collector:
                 await self._destinations.unreachable(destination)
             return no_answer(error), 0
         return record_of(answer, work.row), len(answer.body)
+
+    async def _answer(self, destination: Destination, work: Work, name: str) -> Answer:
+        while True:
+            self._store.sent(work.row, name, destination.name)
+            answer = await self._transport.call(
+                "POST",
+                f"{destination.url}/run",
+                body(work.line, work.row),
+                key=self._store.key(name),
+                retry_seconds=self._options.unreachable_seconds,
+            )
+            if answer.header(TAKEN_BACK_HEADER) is None:
+                return answer
+            # In flight when an earlier session was killed, and cancelled since: no failure of this rollout.
+            self._store.given_up(name)

@@ -167,6 +167,13 @@ class RunStore:
         except OSError as error:
             raise place.lost_room(self.paths, error) from error
 
+    def given_up(self, rollout: str) -> None:
+        """The server has cancelled the attempt of a session that was killed: it is sent under another key."""
+        try:
+            self._open_journal.ended(rollout, None, None)
+        except OSError as error:
+            raise place.lost_room(self.paths, error) from error
+
     def key(self, rollout: str) -> str:
         """The idempotency key of an attempt: the same one whenever the same attempt is sent again."""
         return self._open_journal.key(rollout)

@@ -5,8 +5,9 @@ starts inherits that. So a process is recognised by what it is, never by a numbe
 another.
 
 The keeper waits at the other end of a pipe. When gymctl goes away without a word (`kill -9`), the pipe closes
-and the keeper ends the project; one byte beforehand (`--detach`) sends it home. It imports nothing but the
-standard library: it is started with `python -I -S`, by path, before anything else.
+and the keeper ends what that gymctl started, by the `GYMCTL_START` that it gave its servers: the next command
+may be starting the same project by then. One byte beforehand (`--detach`) sends it home. It imports nothing
+but the standard library: it is started with `python -I -S`, by path, before anything else.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 VARIABLE = "GYMCTL_PART"
 """contract.part.PART_VARIABLE; written out because this file imports nothing of ours."""
+START_VARIABLE = "GYMCTL_START"
+"""Random, the same for everything that one command started."""
 GRACE_SECONDS = 2.0
 KILL_SECONDS = 2.0
 PAUSE = 0.02
@@ -34,9 +37,10 @@ class Found(NamedTuple):
     service: str
 
 
-def find(parts: Path) -> list[Found]:
-    """The live processes of the project whose part files lie in `parts` (an absolute path)."""
-    return [row for folder, row in _look(f"{VARIABLE}={parts}/") if folder == parts]
+def find(parts: Path, start: str | None = None) -> list[Found]:
+    """The live processes of the project whose part files lie in `parts` (an absolute path); of one start."""
+    marks = [f"{VARIABLE}={parts}/", *([] if start is None else [f"{START_VARIABLE}={start}"])]
+    return [row for folder, row in _look(*marks) if folder == parts]
 
 
 def find_all() -> list[tuple[Path, Found]]:
@@ -44,36 +48,47 @@ def find_all() -> list[tuple[Path, Found]]:
     return list(_look(f"{VARIABLE}="))
 
 
-def _look(marker: str) -> Iterable[tuple[Path, Found]]:
-    rows = _from_proc(marker) if PROC.joinpath("self", "environ").exists() else _from_ps(marker)
+def _look(marker: str, *others: str) -> Iterable[tuple[Path, Found]]:
+    look = _from_proc if PROC.joinpath("self", "environ").exists() else _from_ps
+    rows = look(marker, others)
     for pid, group, variable in rows:
         part = Path(variable.removeprefix(f"{VARIABLE}="))
         yield part.parent, Found(pid, group, part.stem)
 
 
-def stop(parts: Path, *, reap: Callable[[], None] = lambda: None, grace: float = GRACE_SECONDS) -> list[str]:
+def stop(
+    parts: Path,
+    *,
+    start: str | None = None,
+    reap: Callable[[], None] = lambda: None,
+    grace: float = GRACE_SECONDS,
+) -> list[str]:
     """SIGTERM to every group of the project, SIGKILL to what is left after `grace` seconds.
 
-    reap: called between looks, so that a parent can collect its children. Returns the services that had to be
-    killed. Blocking, bounded by about 4 s.
+    start: only what that start has brought up. reap: called between looks, so that a parent can collect its
+    children. Returns the services that had to be killed. Blocking, bounded by about 4 s.
     """
-    found = find(parts)
+
+    def look() -> list[Found]:
+        return find(parts, start)
+
+    found = look()
     groups = {row.group for row in found}
     _signal(groups, signal.SIGTERM)
-    remaining = _wait(parts, reap, grace)
+    remaining = _wait(look, reap, grace)
     if remaining:
         groups |= {row.group for row in remaining}
     _signal(groups, signal.SIGKILL)  # also those in a group that threw the variable away
-    left = _wait(parts, reap, KILL_SECONDS if remaining else 0.0)
+    left = _wait(look, reap, KILL_SECONDS if remaining else 0.0)
     _signal({row.group for row in left}, signal.SIGKILL)
     return sorted({row.service for row in remaining})
 
 
-def _wait(parts: Path, reap: Callable[[], None], seconds: float) -> list[Found]:
+def _wait(look: Callable[[], list[Found]], reap: Callable[[], None], seconds: float) -> list[Found]:
     end = time.monotonic() + seconds
     while True:
         reap()
-        found = find(parts)
+        found = look()
         if not found or time.monotonic() >= end:
             return found
         time.sleep(PAUSE)
@@ -90,8 +105,8 @@ def _signal(groups: Iterable[int], number: int) -> None:
             continue
 
 
-def _from_proc(marker: str) -> Iterable[tuple[int, int, str]]:
-    wanted = os.fsencode(marker)
+def _from_proc(marker: str, others: Sequence[str]) -> Iterable[tuple[int, int, str]]:
+    wanted, also = os.fsencode(marker), {os.fsencode(other) for other in others}
     for entry in PROC.iterdir():
         if not entry.name.isdigit():
             continue
@@ -100,36 +115,37 @@ def _from_proc(marker: str) -> Iterable[tuple[int, int, str]]:
             content = (entry / "environ").read_bytes()
             if wanted not in content:
                 continue
-            paths = [item for item in content.split(b"\0") if item.startswith(wanted)]
-            if paths:
+            items = content.split(b"\0")
+            paths = [item for item in items if item.startswith(wanted)]
+            if paths and also.issubset(items):
                 pid = int(entry.name)
                 yield pid, os.getpgid(pid), os.fsdecode(paths[0])
         except OSError:
             continue
 
 
-def _from_ps(marker: str) -> Iterable[tuple[int, int, str]]:
+def _from_ps(marker: str, others: Sequence[str]) -> Iterable[tuple[int, int, str]]:
     """Without /proc (macOS): `ps` prints the environment of the user's own processes behind the command."""
     command = ["ps", "axeww", "-o", "pid=,pgid=,command="]
     listed = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     for line in listed.stdout.splitlines():
-        if marker in line:
+        if marker in line and all(other in line for other in others):
             pid, group, rest = line.split(None, 2)
             yield int(pid), int(group), marker + rest.split(marker, 1)[1].split(" ", 1)[0]
 
 
-def main(parts: Path) -> int:
-    """Wait for the end of stdin; end the project unless a byte came first."""
+def main(parts: Path, start: str) -> int:
+    """Wait for the end of stdin; end what was started with `start` unless a byte came first."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if os.read(0, 1):
         return 0
-    stop(parts)
+    stop(parts, start=start)
     # Once more: a server may have been on its way when its starter was killed.
     time.sleep(0.2)
-    stop(parts, grace=0.0)
+    stop(parts, start=start, grace=0.0)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    sys.exit(main(Path(sys.argv[1]), sys.argv[2]))

@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,8 +55,9 @@ class ProcessStack(RunningProject):
 
     def start(self, commands: Iterable[Command], environments: Environments, secrets: Iterable[str]) -> None:
         """Start every process. What was started when this raises is ended by `down`."""
-        self._keeper = _start_keeper(self.parts)
-        environ = _environ(os.environ, secrets, environments.sdk)
+        start = uuid.uuid4().hex
+        self._keeper = _start_keeper(self.parts, start)
+        environ = {**_environ(os.environ, secrets, environments.sdk), keeper.START_VARIABLE: start}
         self.paths.logs.mkdir(exist_ok=True)
         for command in commands:
             self.children[command.service] = _start(command, self.parts, self.log(command.service), environ)
@@ -163,9 +165,9 @@ def _start(command: Command, parts: Path, log: Path, environ: Mapping[str, str])
             ) from error
 
 
-def _start_keeper(parts: Path) -> subprocess.Popen[bytes]:
+def _start_keeper(parts: Path, start: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-I", "-S", keeper.__file__, str(parts)],
+        [sys.executable, "-I", "-S", keeper.__file__, str(parts), start],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

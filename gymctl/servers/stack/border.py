@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from types import TracebackType
 from urllib.parse import urlsplit
 
@@ -16,8 +17,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gymctl.contract.retry_after import RETRY_AFTER
 from gymctl.servers.stack.client import InnerServerError
+from gymctl.servers.stack.idempotency import TakenBack
 from gymctl.servers.stack.wire import dumps
-from gymctl.transport import FAILED_CALL_HEADER, TransportError
+from gymctl.transport import FAILED_CALL_HEADER, TAKEN_BACK_HEADER, TransportError
 
 logger = logging.getLogger("gymctl.server")
 
@@ -63,7 +65,14 @@ class ErrorBorder:
 
     async def _answer_error(self, answer: _Sender, scope: Scope, error: Exception) -> None:
         text = told(error, scope, self._server)
-        await answer.fail(text, failed_call(error, self._model), retry_after(error))
+        await answer.fail(
+            text,
+            {
+                FAILED_CALL_HEADER: failed_call(error, self._model),
+                RETRY_AFTER: retry_after(error),
+                TAKEN_BACK_HEADER: "1" if isinstance(error, TakenBack) else None,
+            },
+        )
 
 
 def told(error: BaseException, scope: Scope, server: str) -> str:
@@ -166,16 +175,15 @@ class _Sender:
         self.is_complete = message["type"] == "http.response.body" and not message.get("more_body")
         await self._send(message)
 
-    async def fail(self, text: str, failed_call: str | None = None, retry_after: str | None = None) -> None:
-        """500 with a JSON string; nothing when another answer is already on its way."""
+    async def fail(self, text: str, told: Mapping[str, str | None] | None = None) -> None:
+        """500 with a JSON string, and headers; nothing when another answer is already on its way."""
         if self._has_begun:
             return
         body = dumps(text)
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-        if failed_call is not None:
-            headers.append((FAILED_CALL_HEADER.encode(), failed_call.encode("ascii", "replace")))
-        if retry_after is not None:
-            headers.append((RETRY_AFTER.encode(), retry_after.encode()))
+        for name, value in (told or {}).items():
+            if value is not None:
+                headers.append((name.encode(), value.encode("ascii", "replace")))
         await self._send({"type": "http.response.start", "status": 500, "headers": headers})
         await self._send({"type": "http.response.body", "body": body})
 

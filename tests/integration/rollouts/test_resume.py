@@ -15,6 +15,7 @@ from gymctl.errors import RunError
 from gymctl.rollouts.attempts import AttemptPolicy
 from gymctl.rollouts.resume import ResumeOptions
 from gymctl.rollouts.store import RunStore
+from gymctl.transport import TAKEN_BACK_HEADER
 
 from .conftest import Bench, FakeEnvironment, scored
 
@@ -119,6 +120,38 @@ async def test_an_attempt_in_flight_is_sent_again_under_its_key(environment: Sta
     assert "1 in flight" in second.run.notes[0]
     await second.collect()
     assert fake.keys[-1] == keys[1]
+
+
+async def test_an_attempt_that_the_server_has_given_up_is_made_anew_and_costs_no_failure(
+    environment: Start, bench: Make
+) -> None:
+    """Resumed too late: the server has cancelled what nobody asked for, and says so to a repeat."""
+    given_up: set[str | None] = set()
+
+    async def forgetting(row: Row, request: web.Request) -> web.Response:
+        if request.headers.get("Idempotency-Key") in given_up:
+            return web.json_response("TakenBack('…')", status=500, headers={TAKEN_BACK_HEADER: "1"})
+        return await by_number(row, request)
+
+    fake = await environment(forgetting)
+    first = bench(fake.url, 2, concurrency=1)
+    await first.collect()
+    given_up.update(fake.keys)
+    dropping(first, {1})
+    journal = first.run.paths.journal
+    events = [line for line in journal.read_bytes().split(b"\n") if b'"ended","rollout":"1-0"' not in line]
+    journal.write_bytes(b"\n".join(events))
+    second = bench(fake.url, 2)
+    await second.collect()
+    assert [row["n"] for row in fake.bodies][2:] == [1, 1]
+    assert fake.keys[2] in given_up
+    assert fake.keys[3] not in given_up
+    assert second.records("failures") == []
+    assert second.run.tally.headline().coverage == 1.0
+    third = bench(fake.url, 2)
+    third.run.close()
+    assert third.run.is_done
+    assert third.run.notes == ()
 
 
 async def test_failures_are_tried_again_up_to_the_cap_and_terminal_ones_never(

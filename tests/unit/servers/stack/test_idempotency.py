@@ -6,11 +6,14 @@ import asyncio
 import gc
 import sys
 import weakref
+from typing import Any
 
 import pytest
 from starlette.responses import Response
 
+from gymctl.servers.stack.border import ErrorBorder
 from gymctl.servers.stack.idempotency import Answers, TakenBack
+from gymctl.transport import TAKEN_BACK_HEADER
 
 
 class Work:
@@ -135,3 +138,21 @@ async def test_work_that_calls_exit_is_a_failure_like_another():
     for _ in range(2):
         with pytest.raises(BaseExceptionGroup, match="exit"):
             await answers.once("k", leave)
+
+
+async def test_whoever_asks_for_cancelled_work_is_told_in_a_header():
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        raise TakenBack("too late")
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": "/run", "headers": []}
+    await ErrorBorder(app, "Env___env")(scope, receive, send)
+    assert sent[0]["status"] == 500
+    assert dict(sent[0]["headers"])[TAKEN_BACK_HEADER.encode()] == b"1"
