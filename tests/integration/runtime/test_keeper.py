@@ -23,7 +23,7 @@ def test_the_keeper_of_a_killed_command_leaves_the_next_start_alone(tmp_path: Pa
         assert left_over.wait(timeout=5) != 0
         assert new.poll() is None
         assert [row.pid for row in keeper.find(tmp_path)] == [new.pid]
-        keeper.stop(tmp_path, reap=lambda: new.poll())
+        keeper.stop(tmp_path)
         assert new.wait(timeout=5) != 0
     finally:
         for process in (left_over, new):
