@@ -181,10 +181,11 @@ class Transport:
         self, pool: Pool | None = None, *, workers: int = 1, names: Mapping[str, str] | None = None
     ) -> None:
         """`pool` is the budget of one server's worker group; each worker takes its share (CONTRACT 2.6).
-        `names`: by `http://host:port`, who is called there, for log lines. Raises PoolTooSmall."""
+        `names`: by `http://host:port`, who is called there, for log lines; may be filled later.
+        Raises PoolTooSmall."""
         self._pool = pool or Pool()
         self._shares = divided(self._pool, workers)
-        self._names = names or {}
+        self._names = {} if names is None else names
         self._silent: set[str] = set()
         """Who could not be reached when last called: told once, not once for every call that waits."""
         self._session: aiohttp.ClientSession | None = None

@@ -66,6 +66,8 @@ class Evaluation:
             concurrency=self._concurrency,
             is_kept_up=asked.is_kept_up,
         )
+        self._names: dict[str, str] = {}
+        """Who answers at which URL, for the messages of the transport."""
         self._title = ""
         self._is_scripted = False
         self._pricing: Pricing | None = None
@@ -76,7 +78,7 @@ class Evaluation:
         """Everything. Raises the error that the exit code stands for, after the result was shown."""
         pool = Pool(limit=0, limit_per_host=0)
         driver = find_driver(self._written, is_serving=self._asked.is_serving)
-        async with Transport(pool) as transport:
+        async with Transport(pool, names=self._names) as transport:
             if driver is not None:
                 given = self._for_driver()
                 await drive(driver, given, self._serving, transport, interrupts)
@@ -264,6 +266,7 @@ class Evaluation:
 
     async def _collect(self, run: Run, transport: Transport, served: Served, interrupts: Interrupts) -> None:
         concurrency = self._concurrency
+        self._names.update((entry.url, name) for name, entry in served.table.servers.items())
         entrances = [served.table[server].url for server in run.summary.servers]
         room = await room_for(concurrency, transport, entrances)
         if room is not None and room < concurrency:

@@ -16,6 +16,7 @@ from gymctl.metrics.declared import Declaration
 from gymctl.paths import RunPaths
 from gymctl.rollouts.finish import aggregate_metrics, document
 from gymctl.rollouts.head import server_table
+from gymctl.rollouts.lines import replace
 from gymctl.rollouts.measured import overlap
 from gymctl.rollouts.merge import merge
 from gymctl.rollouts.metric_input import Counting, MetricInput
@@ -61,7 +62,7 @@ def aggregate_shards(
         count = merge(shards, output)
         console.say(f"  wrote {output}: {count:,} rollouts of {len(shards)} shards")
     metrics = RunPaths(output).aggregate
-    metrics.write_bytes(document(entries))
+    replace(metrics, document(entries))
     console.say(f"  wrote {metrics}")
     console.json([{"agent_ref": entry["agent_ref"], **entry["key_metrics"]} for entry in entries])
 

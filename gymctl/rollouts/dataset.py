@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,10 +12,9 @@ from pathlib import Path
 from gymctl.contract.episodes import ROLLOUT_ID as ROLLOUT_ID_PATTERN
 from gymctl.contract.rollout import ROLLOUT_ID, TASK_INDEX, Row, is_materialized
 from gymctl.errors import ConfigError, UsageError
-from gymctl.rollouts.encoding import loads
+from gymctl.rollouts.encoding import loads, unreadable
+from gymctl.rollouts.lines import numbered
 from gymctl.rollouts.prompts import Prompt
-
-_BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,21 +60,13 @@ def read(sources: Sequence[Source], limit: int | None = None) -> Iterator[Source
 
     Lines end at `\\n` only: text may hold U+2028, form feeds and the like. A byte order mark, `\\r` before
     the newline, blank lines and a missing last newline are accepted. Raises ConfigError with file:line for a
-    line that is no row, and when there is no row at all.
+    line that is no row.
     """
-    yield from islice(_all(sources), check_limit(limit))
+    yield from islice((row for source in sources for row in _read_file(source)), check_limit(limit))
 
 
-def _all(sources: Sequence[Source]) -> Iterator[SourceRow]:
-    for source in sources:
-        is_empty = True
-        for row in _read_file(source):
-            is_empty = False
-            yield row
-        if is_empty:
-            raise ConfigError(
-                "the input file has no rows", where=str(source.path), hint="it needs one JSON object per line"
-            )
+def has_rows(source: Source) -> bool:
+    return any(True for _ in _read_file(source))
 
 
 def _read_file(source: Source) -> Iterator[SourceRow]:
@@ -95,18 +85,14 @@ def _read_file(source: Source) -> Iterator[SourceRow]:
             f"the input file cannot be read: {error.strerror}", where=str(source.path)
         ) from error
     with file:
-        for number, raw in enumerate(file, 1):
-            line = raw.rstrip(b"\r\n")
-            if number == 1:
-                line = line.removeprefix(_BOM)
-            if line.strip():
-                yield SourceRow(
-                    row=_parse(line, f"{source.path}:{number}", has_prompt=source.prompt is not None),
-                    path=source.path,
-                    line=number,
-                    source=source,
-                    fingerprint=blake2b(line, digest_size=16).digest(),
-                )
+        for line in numbered(file):
+            yield SourceRow(
+                row=_parse(line.text, f"{source.path}:{line.number}", has_prompt=source.prompt is not None),
+                path=source.path,
+                line=line.number,
+                source=source,
+                fingerprint=blake2b(line.text, digest_size=16).digest(),
+            )
 
 
 def _is_stream(path: Path) -> bool:
@@ -117,14 +103,8 @@ def _is_stream(path: Path) -> bool:
 def _parse(line: bytes, where: str, *, has_prompt: bool) -> Row:
     try:
         row = loads(line)
-    except json.JSONDecodeError as error:
-        raise ConfigError(
-            f"this line is not JSON: {error.msg} at column {error.colno}", where=where
-        ) from None
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"this line is not UTF-8 (byte {error.start + 1})", where=where) from None
     except (RecursionError, ValueError) as error:
-        raise ConfigError(f"this line cannot be read: {error}", where=where) from None
+        raise ConfigError(unreadable(error), where=where) from None
     if not isinstance(row, dict):
         raise ConfigError(f"a row must be a JSON object, found {_json_type(row)}", where=where)
     problem = _problem(row, has_prompt=has_prompt)

@@ -28,6 +28,17 @@ def loads(line: bytes) -> Any:
         return json.loads(line.decode("utf-8", errors="strict"))
 
 
+def unreadable(error: ValueError | RecursionError) -> str:
+    """What `loads` found wrong with a line, with the column where there is one."""
+    match error:
+        case json.JSONDecodeError():
+            return f"this line is not JSON: {error.msg} at column {error.colno}"
+        case UnicodeDecodeError():
+            return f"this line is not UTF-8 (byte {error.start + 1})"
+        case _:
+            return f"this line cannot be read: {error}"
+
+
 def dumps(value: Any) -> bytes:
     """One line of JSON, without the newline."""
     try:

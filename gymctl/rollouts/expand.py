@@ -24,7 +24,7 @@ from gymctl.contract.rollout import (
     rollout_name,
 )
 from gymctl.errors import ConfigError
-from gymctl.rollouts.dataset import Source, SourceRow, check_limit, read
+from gymctl.rollouts.dataset import Source, SourceRow, check_limit, has_rows, read
 from gymctl.rollouts.prompts import Prompt
 from gymctl.rollouts.repeats import Repeats, seeded
 from gymctl.rollouts.route import Route, Router, Where, named_agent, nowhere
@@ -110,6 +110,8 @@ class Plan:
                 self._claim(attempt, ids)
         if problems:
             raise _in_one(problems)
+        if self.limit is None:
+            summary.without_rows = [str(one.path) for one in self.sources if not has_rows(one)]
         summary.repeats = self._repeats(summary)
         summary.unused = list(check_names(summary, Repeats.of(self.repeats), self.router, self.where))
         return summary

@@ -10,13 +10,39 @@ import contextlib
 import os
 import stat
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from gymctl.rollouts.encoding import loads
 
+BOM = b"\xef\xbb\xbf"
 _CHUNK = 65_536
+
+
+class Line(NamedTuple):
+    """One line of a file of JSON lines."""
+
+    number: int
+    start: int
+    """Where its text begins in the file."""
+    text: bytes
+    is_ended: bool
+    """It has its newline; without one it may be torn."""
+
+
+def numbered(file: Iterable[bytes]) -> Iterator[Line]:
+    """The lines of a file as editors and other tools leave it: a byte order mark, `\\r` before the newline,
+    blank lines and a missing last newline are no part of what it says. Lines end at `\\n` only."""
+    offset = 0
+    for number, raw in enumerate(file, 1):
+        start, offset = offset, offset + len(raw)
+        text = raw.rstrip(b"\r\n")
+        if number == 1 and text.startswith(BOM):
+            start += len(BOM)
+            text = text.removeprefix(BOM)
+        if text and not text.isspace():
+            yield Line(number, start, text, raw.endswith(b"\n"))
 
 
 class LineFile:
@@ -98,7 +124,7 @@ def _start_of_last_line(file: BinaryIO, size: int) -> int:
 
 def _is_whole(line: bytes) -> bool:
     try:
-        return isinstance(loads(line), dict)
+        return isinstance(loads(line.removeprefix(BOM)), dict)
     except (ValueError, RecursionError):
         return False
 

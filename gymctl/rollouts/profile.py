@@ -21,6 +21,7 @@ from gymctl.errors import ConfigError
 from gymctl.metrics.aggregate import aggregate
 from gymctl.rollouts.encoding import dumps
 from gymctl.rollouts.finish import document
+from gymctl.rollouts.lines import replace
 from gymctl.rollouts.metric_input import strip
 from gymctl.rollouts.route import named_agent
 from gymctl.rollouts.saved import Key, read_rows
@@ -59,12 +60,12 @@ def write_profile(rollouts: Path, inputs: Path, *, is_partial: bool = False) -> 
         for end in ("_reward_profiling.jsonl", "_agent_metrics.json", "_repeat_level_metrics.json")
     )
     groups = _groups(answers, samples, expected, completed, is_fanned=is_fanned)
-    paths[0].write_bytes(b"".join(dumps(group) + b"\n" for group in groups))
-    paths[1].write_bytes(document([{**_ref(label), **one.agent_metrics} for label, one in answers.items()]))
+    replace(paths[0], (dumps(group) for group in groups))
+    replace(paths[1], document([{**_ref(label), **one.agent_metrics} for label, one in answers.items()]))
     repeats = [
         {**_ref(label), **repeat} for label, one in answers.items() for repeat in one.repeat_level_metrics
     ]
-    paths[2].write_bytes(document(repeats))
+    replace(paths[2], document(repeats))
     return Profile(paths, _summary(expected, completed))
 
 

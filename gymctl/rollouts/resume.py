@@ -15,7 +15,7 @@ from gymctl.metrics.tally import Price, Tally
 from gymctl.paths import RunPaths
 from gymctl.rollouts import history, journal, lines, passport
 from gymctl.rollouts.attempts import AttemptPolicy
-from gymctl.rollouts.encoding import dumps, loads
+from gymctl.rollouts.encoding import dumps, loads, unreadable
 from gymctl.rollouts.history import History
 from gymctl.rollouts.passport import Difference, Identity, Passport, RowsDigest
 from gymctl.rollouts.route import Router
@@ -137,14 +137,15 @@ def _read_inputs(inputs: Path, router: Router | None = None) -> tuple[PlanSummar
     """What the inputs file comes to, and the digest of its rows as they stand there."""
     summary, digest = PlanSummary(), RowsDigest()
     with inputs.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            line = line.rstrip(b"\n")
-            digest.add(line)
+        for line in lines.numbered(file):
+            digest.add(line.text)
             try:
-                row: Row = loads(line)
+                row: Row = loads(line.text)
             except (ValueError, RecursionError) as error:
-                where = f"{inputs}:{number}"
-                raise RunError(f"the inputs of the run are broken: {error}", where=where) from None
+                where = f"{inputs}:{line.number}"
+                raise RunError(
+                    f"the inputs of the run are broken: {unreadable(error)}", where=where
+                ) from None
             task, _ = rollout_key(row)
             summary.tasks[task] = summary.tasks.get(task, 0) + 1
             if router is not None:

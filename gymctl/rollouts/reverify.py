@@ -35,6 +35,7 @@ from gymctl.metrics.aggregate import MASK
 from gymctl.metrics.outcomes import Outcome, outcome
 from gymctl.rollouts.encoding import dumps, loads
 from gymctl.rollouts.failures import broken_answer, error_answer, no_answer
+from gymctl.rollouts.lines import numbered
 from gymctl.rollouts.saved import Key, SavedRun
 from gymctl.transport import ROLLOUT, Answer, Transport, TransportError
 
@@ -234,16 +235,13 @@ class InputRows:
     def __init__(self, run: SavedRun) -> None:
         self._path = run.inputs_file
         self._places: dict[Key, tuple[int, int]] = {}
-        offset = 0
         if not run.has_inputs:
             raise ConfigError(
                 "the inputs of this run are gone", where=str(self._path), hint="name them with --inputs"
             )
         with self._path.open("rb") as file:
-            for line in file:
-                if line.strip():
-                    self._places[rollout_key(loads(line))] = offset, len(line)
-                offset += len(line)
+            for line in numbered(file):
+                self._places[rollout_key(loads(line.text))] = line.start, len(line.text)
 
     def __getitem__(self, key: Key) -> Row:
         place = self._places.get(key)

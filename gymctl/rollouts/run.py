@@ -137,6 +137,8 @@ class Run:
             passport = resume.check(store.paths, passport, request.identity, digest, options)
         if plan is None:
             notes.append("the files of the rows are gone; the inputs file has them")
+        if _is_empty(store.paths.aggregate):
+            notes.append(f"{store.paths.aggregate.name} is empty, as a crash leaves it; it is written anew")
         # Without the settings: a planned row says itself where it goes.
         resumed = resume.go_on(store.paths, passport, Router(table), options, request.price)
         store.go_on(passport, resumed.history, resumed.owed)
@@ -255,6 +257,10 @@ def _plan(request: RunRequest, table: ServerTable) -> Plan:
         skills=request.skills,
         where=request.where,
     )
+
+
+def _is_empty(path: Path) -> bool:
+    return path.exists() and path.stat().st_size == 0
 
 
 def _all_there(sources: Sequence[Source]) -> bool:

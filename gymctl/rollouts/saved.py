@@ -17,7 +17,8 @@ from gymctl.contract.rollout import OUTCOME, Row, is_materialized, rollout_key
 from gymctl.errors import ConfigError, UsageError
 from gymctl.metrics.outcomes import FailureClass, Outcome, outcome
 from gymctl.paths import RunPaths
-from gymctl.rollouts.encoding import dumps, loads
+from gymctl.rollouts.encoding import dumps, loads, unreadable
+from gymctl.rollouts.lines import numbered
 
 Key = tuple[int, int]
 _CLASSES = frozenset(get_args(FailureClass))
@@ -160,18 +161,13 @@ def read_rows(path: Path) -> Iterator[tuple[int, Row]]:
 
 
 def _parsed(file: BinaryIO, path: Path) -> Iterator[tuple[int, Row]]:
-    offset = 0
-    for number, line in enumerate(file, 1):
-        start, offset = offset, offset + len(line)
-        text = line.strip()
-        if not text:
-            continue
+    for line in numbered(file):
         try:
-            value = loads(text)
+            value = loads(line.text)
         except (ValueError, RecursionError) as error:
-            if not line.endswith(b"\n"):
+            if not line.is_ended:
                 return  # the writer was killed in the middle of it
-            raise ConfigError(f"this line is not JSON: {error}", where=f"{path}:{number}") from None
+            raise ConfigError(unreadable(error), where=f"{path}:{line.number}") from None
         if not isinstance(value, dict):
-            raise ConfigError("a record must be a JSON object", where=f"{path}:{number}")
-        yield start, cast(Row, value)
+            raise ConfigError("a record must be a JSON object", where=f"{path}:{line.number}")
+        yield line.start, cast(Row, value)

@@ -131,22 +131,20 @@ class RunStore:
             yield from self._longest_first()
             return
         with self.paths.inputs.open("rb") as file:
-            for line in file:
-                if (item := self._owed_row(line.rstrip(b"\n"))) is not None:
+            for line in lines.numbered(file):
+                if (item := self._owed_row(line.text)) is not None:
                     yield item
 
     def _longest_first(self) -> Iterator[tuple[bytes, Row]]:
         """What took longest so far in front, so that it does not run alone in the end."""
         seconds, order = self.history.seconds, list[tuple[float, int]]()
         with self.paths.inputs.open("rb") as file:
-            offset = 0
-            for line in file:
-                if (item := self._owed_row(line.rstrip(b"\n"))) is not None:
-                    order.append((-seconds.get(rollout_key(item[1])[0], 0.0), offset))
-                offset += len(line)
-            for _, offset in sorted(order):
-                file.seek(offset)
-                if (item := self._owed_row(file.readline().rstrip(b"\n"))) is not None:
+            for line in lines.numbered(file):
+                if (item := self._owed_row(line.text)) is not None:
+                    order.append((-seconds.get(rollout_key(item[1])[0], 0.0), line.start))
+            for _, start in sorted(order):
+                file.seek(start)
+                if (item := self._owed_row(file.readline().strip())) is not None:
                     yield item
 
     def _owed_row(self, line: bytes) -> tuple[bytes, Row] | None:

@@ -37,6 +37,8 @@ class PlanSummary:
     without_repeats: dict[str, None] = field(default_factory=dict)
     """Names of rows for which `num_repeats` has no entry."""
 
+    without_rows: list[str] = field(default_factory=list)
+    """Files that have none."""
     unused: list[str] = field(default_factory=list)
     """Settings about rows that this run does not have, as sentences."""
 
@@ -50,6 +52,10 @@ class PlanSummary:
 
     def notices(self) -> Iterator[str]:
         """What is unusual enough to be told."""
+        for path in self.without_rows:
+            yield f"{path} has no rows"
+        if not self.tasks:
+            yield "0 rows: no rollout is made"
         for (old, new), rows in self.rerouted.most_common(_SHOWN_PAIRS):
             yield f"{rows} {_rows(rows)} `{old}`; they go to `{new}`"
         if len(self.rerouted) > _SHOWN_PAIRS:

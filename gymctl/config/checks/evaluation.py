@@ -45,11 +45,16 @@ def _by_name(value: object) -> object:
     return {DEFAULT: value}
 
 
+def _infinity_is_none(value: object) -> object:
+    return None if value == float("inf") else value
+
+
 def _as_list(value: object) -> object:
     return [part for part in value.split(",") if part] if isinstance(value, str) else value
 
 
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False), BeforeValidator(_no_boolean)]
+Limit = Annotated[Seconds | None, BeforeValidator(_infinity_is_none)]
 Text = Annotated[str, Field(min_length=1)]
 Names = Annotated[list[Text], BeforeValidator(_as_list, json_schema_input_type=Text | list[Text])]
 Value = TypeVar("Value")
@@ -112,7 +117,7 @@ class EvaluationSettings(BaseModel):
     environment_server_name: Text | None = Field(None, description="Every flat row goes to this server.")
     environment_server_routes: ByName[Text] = Field({}, description="By taskset: the environment server.")
     allow_unsupported_pairing: Any = Field(None, description="Rows may go to agents that a verifier refuses.")
-    dispatch_budget_s: Seconds | None = Field(None, description="Start no rollout after these seconds.")
+    dispatch_budget_s: Limit = Field(None, description="Start no rollout after these seconds.")
     drain_margin_s: Seconds | None = Field(None, description="Seconds to keep for running rollouts.")
     dispatch_longest_first: StrictBool = Field(False, description="On resuming, the slowest first.")
     retry_terminal_timeouts: StrictBool = Field(False, description="On resuming, retry timeouts.")

@@ -166,6 +166,7 @@ def test_b14_a_limit_flag_of_0_means_none(settings) -> None:
             "`environment_routing_mode: taskset` needs `environment_server_routes`",
         ),
         ("dispatch_budget_s: -1", "`dispatch_budget_s` must be at least 0, got `-1`"),
+        ("dispatch_budget_s: .nan", "`dispatch_budget_s` must be a number, got `nan`"),
         ("dispatch_budget_s: 60", "`dispatch_budget_s` needs `num_samples_in_parallel`"),
         ("resume_from_cache: later", "`resume_from_cache` must be true or false, got `later`"),
     ],
@@ -250,3 +251,10 @@ def test_without_a_config_a_setting_that_refers_to_nothing_is_refused(bench) -> 
 
 def test_an_error_shows_the_line_that_it_is_about(settings) -> None:
     assert isinstance(refused(settings, "num_repeats: 0\n").where, Place)
+
+
+def test_b110_a_budget_without_an_end_is_none_and_text_is_a_number(settings) -> None:
+    """BUG_CASES B110; what is NaN or below 0 is refused above."""
+    assert settings("dispatch_budget_s: .inf").settings.dispatch_budget_s is None
+    written = settings("dispatch_budget_s: '30'\nnum_samples_in_parallel: 2\n")
+    assert written.settings.dispatch_budget_s == 30.0
