@@ -16,11 +16,8 @@ from gymctl.errors import BudgetError, UsageError
 from gymctl.rollouts import retries
 from gymctl.rollouts.collect import CollectOptions
 from gymctl.rollouts.limits import Caps
-from gymctl.rollouts.prices import EXAMPLE, Prices, Pricing, default_path
+from gymctl.rollouts.prices import EXAMPLE, ModelServer, Pricing, chosen, default_path
 from gymctl.rollouts.run import Run
-
-_LOCAL = frozenset({"llama_cpp_model", "scripted_model"})
-"""Models that run here: without a price in the file there is nothing to say about their cost."""
 
 
 def options(
@@ -54,21 +51,18 @@ def pricing(limits: Limits, config: Config | None, table: ServerTable) -> tuple[
     Raises ConfigError for a price file that cannot be used, UsageError when a cap on cost could not hold.
     """
     path = limits.prices or default_path()
-    prices = Prices.load(path) if limits.prices is not None or path.is_file() else None
+    prices = chosen(limits.prices)
     servers = _model_servers(config)
     asked = {name for entry in table.of_kind("responses_api_agents") for name in entry.references.values()}
     by_agents = {name: model for name, model in servers.items() if name in asked}
-    names = sorted({model for model, _ in by_agents.values()})
-    made = Pricing(prices, names[0] if len(names) == 1 else None)
+    names = sorted({model.name for model in by_agents.values()})
+    made = Pricing.of_run(prices, list(by_agents.values()))
     if limits.is_about_cost:
-        _refuse_unknown(made, names, path)
+        _refuse_unknown(made or Pricing(prices), names, path)
         others = sorted(servers.keys() - by_agents.keys())
         if others:
             listed = ", ".join(f"`{name}`" for name in others)
             return made, [f"what {listed} costs is in no record, so caps on cost do not count it"]
-    is_local = bool(by_agents) and all(kind in _LOCAL for _, kind in by_agents.values())
-    if is_local and not any(made.of(name) for name in names):
-        return None, []
     return made, []
 
 
@@ -89,16 +83,15 @@ def _refuse_unknown(pricing: Pricing, models: Sequence[str], path: Path) -> None
         )
 
 
-def _model_servers(config: Config | None) -> dict[str, tuple[str, str]]:
-    """Model server -> the model's name as the configuration has it, and the implementation."""
-    found: dict[str, tuple[str, str]] = {}
+def _model_servers(config: Config | None) -> dict[str, ModelServer]:
+    """By server id."""
+    found: dict[str, ModelServer] = {}
     for name, block in (config.document if config is not None else {}).items():
         kinds: Any = block.get("responses_api_models") if isinstance(block, Mapping) else None
         if isinstance(kinds, Mapping):
             for implementation, fields in kinds.items():
                 values = fields if isinstance(fields, Mapping) else {}
-                model = values.get("openai_model") or values.get("model") or implementation
-                found[name] = (str(model), str(implementation))
+                found[name] = ModelServer.of(str(implementation), values)
     return found
 
 

@@ -112,14 +112,19 @@ class Evaluation:
         run.has_begun = is_done
         return is_done
 
-    def _facts(self, run: Run) -> RunFacts:
-        model = self._config.document.get("policy_model_name") if self._config is not None else None
+    @property
+    def _model(self) -> str | None:
+        """What to call the model."""
         asked = self._asked.selection.model or ""
         if asked.startswith("replay:"):
-            model = asked
+            return asked
+        model = self._config.document.get("policy_model_name") if self._config is not None else None
+        return str(model) if model else None
+
+    def _facts(self, run: Run) -> RunFacts:
         return RunFacts(
             title=self._title,
-            model=str(model) if model else None,
+            model=self._model,
             seconds=run.seconds,
             kept=run.kept,
             min_coverage=self._asked.min_coverage,
@@ -206,7 +211,7 @@ class Evaluation:
             self._console.insist(f"warning: {warning}")
         resume = resume_options(settings, self._asked, most)
         limits = self._asked.rollout_limits
-        made_with = identity(self._config, table, self._written, rows, self._title, limits)
+        made_with = identity(self._config, table, self._written, rows, self._title, limits, self._model)
         for output in outputs:
             asked = request(self._written, rows, output, roots, resume, made_with, self._pricing)
             try:

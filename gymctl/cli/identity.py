@@ -38,6 +38,7 @@ def identity(
     rows: Sequence[Source],
     title: str,
     limits: Mapping[str, Any],
+    model: str | None = None,
 ) -> Identity:
     """Everything that a rollout may come out differently for; secrets masked.
 
@@ -52,6 +53,7 @@ def identity(
         files=dict(_files(rows)),
         limits=limits,
         title=title,
+        model=model,
         command=command(secrets),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -75,6 +76,10 @@ def command(
         float,
         typer.Option(help="Share of rollouts that must have a score; below it: a range and exit code 6."),
     ] = 0.95,
+    prices: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Prices of models. Default: ~/.config/gymctl/prices.yaml."),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object instead of tables.")] = False,
 ) -> None:
     """Means, intervals, pass@k and coverage of saved runs; nothing is started and no file is changed.
@@ -105,7 +110,7 @@ def command(
         columns=columns,
         tasks=by == TASK,
     )
-    show(paths, wanted, min_coverage, is_json=json)
+    show(paths, wanted, min_coverage, prices=prices, is_json=json)
 
 
 def shards(arguments: Sequence[str], output: Path | None = None) -> list[Path]:
@@ -133,17 +138,25 @@ def shards(arguments: Sequence[str], output: Path | None = None) -> list[Path]:
     return list({path.resolve(): path for path in found}.values())
 
 
-def show(paths: Sequence[Path], wanted: Wanted, min_coverage: float, *, is_json: bool) -> None:
+def show(
+    paths: Sequence[Path],
+    wanted: Wanted,
+    min_coverage: float,
+    *,
+    prices: Path | None = None,
+    is_json: bool = False,
+) -> None:
     """Print everything; RunError when the coverage is under the floor."""
     from gymctl.cli import metrics_tables as tables
-    from gymctl.cli.table import RunFacts, reason_lines, result_lines
+    from gymctl.cli.saved_facts import MadeWith
+    from gymctl.cli.table import reason_lines, result_lines
     from gymctl.rollouts.measured import measure
     from gymctl.rollouts.saved import SavedRun
 
     console = Console()
-    measured = measure([SavedRun.open(path) for path in paths], wanted)
-    title = paths[0].stem if len(paths) == 1 else f"{len(paths)} shards"
-    facts = RunFacts(title=title, model=None, seconds=measured.seconds, min_coverage=min_coverage)
+    made_with = MadeWith.read(paths, prices)
+    measured = measure([SavedRun.open(path) for path in paths], replace(wanted, price=made_with.pricing))
+    facts = made_with.facts(measured.seconds, min_coverage)
     if is_json:
         console.json(tables.as_json(measured, facts, wanted))
     else:

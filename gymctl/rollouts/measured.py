@@ -16,7 +16,7 @@ from typing import Any
 from gymctl.contract.rollout import ENVIRONMENT_SERVER, OUTCOME, Row, rollout_key
 from gymctl.errors import UsageError
 from gymctl.metrics.columns import Columns
-from gymctl.metrics.tally import Tally
+from gymctl.metrics.tally import Price, Tally
 from gymctl.metrics.votes import Votes
 from gymctl.rollouts.route import named_agent
 from gymctl.rollouts.saved import Key, SavedRollout, SavedRun
@@ -38,6 +38,8 @@ class Wanted:
     answer: str | None = None
     columns: bool = False
     tasks: bool = False
+    price: Price | None = None
+    """What the usage of a record costs."""
 
 
 @dataclass(slots=True)
@@ -105,7 +107,7 @@ class _Measurement:
         self._shards = shards
         self._wanted = wanted
         self._found = Measured(
-            Tally(ks=wanted.ks),
+            Tally(ks=wanted.ks, price=wanted.price),
             columns=Columns() if wanted.columns else None,
             votes=Votes() if wanted.answer is not None else None,
         )
@@ -176,7 +178,7 @@ class _Measurement:
                 tally.tasks[task].cluster = _shown(cluster)
 
     def _group(self, name: str) -> Tally:
-        return self._found.groups.setdefault(name, Tally(ks=self._wanted.ks))
+        return self._found.groups.setdefault(name, Tally(ks=self._wanted.ks, price=self._wanted.price))
 
     def _count(self, shard: SavedRun, name: Callable[[int], Hashable], planned: set[Key]) -> None:
         strangers = 0

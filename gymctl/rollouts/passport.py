@@ -23,6 +23,7 @@ from gymctl import __version__
 from gymctl.errors import RunError
 from gymctl.rollouts.encoding import dumps, loads
 from gymctl.rollouts.lines import replace
+from gymctl.rollouts.prices import ModelServer
 
 SCHEMA = 1
 _LONGEST_VALUE = 60
@@ -43,6 +44,8 @@ class Identity:
     limits: Mapping[str, Any] = field(default_factory=dict)
     """What one rollout may use, by flag. No reason not to go on, but one for another result."""
     title: str = ""
+    model: str | None = None
+    """As it is shown."""
     command: Sequence[str] = ()
 
 
@@ -68,6 +71,7 @@ class Passport(BaseModel):
     """Random; part of every idempotency key, so that an attempt sent again is known as the same one."""
     created: str
     title: str = ""
+    model: str | None = None
     command: list[str] = []
     gymctl: str = ""
     python: str = ""
@@ -128,6 +132,7 @@ def issue(identity: Identity, rows: RowsDigest, repeats: int) -> Passport:
         run=uuid.uuid4().hex,
         created=now(),
         title=identity.title,
+        model=identity.model,
         command=list(identity.command),
         gymctl=__version__,
         python=platform.python_version(),
@@ -172,6 +177,24 @@ def write(path: Path, passport: Passport) -> None:
     """Old or new, never half."""
     path.parent.mkdir(parents=True, exist_ok=True)
     replace(path, json.dumps(passport.model_dump(), indent=2).encode() + b"\n")
+
+
+def model_servers(passport: Passport) -> list[ModelServer]:
+    """Those that the run's agents ask."""
+    settings: dict[tuple[str, str], dict[str, Any]] = {}
+    asked: set[Any] = set()
+    for key, value in passport.config.items():
+        server, _, rest = key.partition(".responses_api_models.")
+        implementation, _, field = rest.partition(".")
+        if rest:
+            settings.setdefault((server, implementation), {})[field] = value
+        elif ".responses_api_agents." in key and key.endswith(".name"):
+            asked.add(value)
+    return [
+        ModelServer.of(implementation, fields)
+        for (server, implementation), fields in settings.items()
+        if server in asked
+    ]
 
 
 def differences(old: Passport, identity: Identity, rows: RowsDigest | None) -> list[Difference]:

@@ -11,7 +11,7 @@ A model without a price has no cost: its part of the sum is told as unknown. Onl
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,6 +23,8 @@ from gymctl.errors import ConfigError
 from gymctl.metrics.usage import Usage
 
 _MILLION = 1e6
+_LOCAL = frozenset({"llama_cpp_model", "scripted_model"})
+"""Models that run here: without a price in the file there is nothing to say about their cost."""
 EXAMPLE = "models: {NAME: {input: 2.5, cached_input: 0.25, output: 10}}"
 
 
@@ -88,6 +90,26 @@ class Prices(BaseModel):
             ) from error
 
 
+def chosen(path: Path | None) -> Prices | None:
+    """The price file that is named, else the user's own if there is one. Raises ConfigError."""
+    where = path or default_path()
+    return Prices.load(where) if path is not None or where.is_file() else None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelServer:
+    """What a configuration says of one."""
+
+    name: str
+    """Of its model."""
+    implementation: str
+
+    @classmethod
+    def of(cls, implementation: str, settings: Mapping[str, Any]) -> ModelServer:
+        name = settings.get("openai_model") or settings.get("model") or implementation
+        return cls(str(name), implementation)
+
+
 @dataclass(frozen=True, slots=True)
 class Pricing:
     """The cost of a record (what Tally calls `price`)."""
@@ -95,6 +117,14 @@ class Pricing:
     prices: Prices | None = None
     model: str | None = None
     """What the configuration calls the model, for answers that call it by another name or by none."""
+
+    @classmethod
+    def of_run(cls, prices: Prices | None, models: Collection[ModelServer]) -> Pricing | None:
+        """Of the models that agents ask; None when there is nothing to be said about cost."""
+        names = {model.name for model in models}
+        made = cls(prices, next(iter(names)) if len(names) == 1 else None)
+        is_local = bool(models) and all(model.implementation in _LOCAL for model in models)
+        return None if is_local and not any(made.of(name) for name in names) else made
 
     def __call__(self, record: Mapping[str, Any], usage: Usage) -> float | None:
         response = record.get("response")

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,11 +32,24 @@ def evaluate(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def saved_metrics(folder: Path, *arguments: str) -> dict[str, Any]:
+    """Of the run, by `gymctl metrics`."""
+    shown = subprocess.run(
+        [sys.executable, "-m", "gymctl", "metrics", "x.jsonl", "--json", *arguments],
+        cwd=folder,
+        env={**os.environ, "HOME": str(folder)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    return json.loads(shown.stdout)
+
+
 def test_a_run_stops_at_its_cap_with_exit_8_and_the_rest_is_made_later(tmp_path: Path) -> None:
     (tmp_path / "prices.yaml").write_text(PRICES)
-    shown = evaluate(
-        tmp_path, "--concurrency", "1", "--max-tokens", "100", "--prices", "prices.yaml", "--json"
-    )
+    same = ("--prices", "prices.yaml", "--model", "scripted")
+    shown = evaluate(tmp_path, "--concurrency", "1", "--max-tokens", "100", "--json", *same)
     assert shown.returncode == 8, shown.stderr
     assert "the run stopped at --max-tokens" in shown.stderr
     result = json.loads(shown.stdout)
@@ -46,8 +60,14 @@ def test_a_run_stops_at_its_cap_with_exit_8_and_the_rest_is_made_later(tmp_path:
     assert result["prices_of"] == "2026-11-02"
     cost = (result["tokens"]["input"] * 2 + result["tokens"]["output"] * 10) / 1e6
     assert result["cost_usd"] == pytest.approx(cost)
+    saved = saved_metrics(tmp_path, "--prices", "prices.yaml", "--min-coverage", "0")
+    own = {"title", "seconds", "files", "min_coverage", "reward", "interval_95", "interval_method"}
+    own |= {"pooled_mean", "pass_at", "pass_all"}  # above the floor that is lowered here
+    common = result.keys() - own
+    assert {key: saved[key] for key in common} == {key: result[key] for key in common}
+    assert (saved["is_scripted"], saved["model"]) == (True, "scripted")
 
-    rest = evaluate(tmp_path, "--prices", "prices.yaml")
+    rest = evaluate(tmp_path, *same)
     assert rest.returncode == 0, rest.stderr
     assert "outcomes    scored 20" in rest.stdout
     assert "prices of 2026-11-02" in rest.stdout
