@@ -1,4 +1,5 @@
-"""The tokens that a rollout's model calls used, as its `response.usage` tells."""
+"""The tokens that a rollout's model calls used, as its `response.usage` tells; of a rollout that was cut off
+before it had one, the recorded calls that it had finished, where calls are recorded."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gymctl.contract.rollout import FAILURE_CLASS, MODEL_CALLS
 from gymctl.metrics.statistics import number
 
 
@@ -25,7 +27,7 @@ class Usage:
     def of(cls, record: Mapping[str, Any]) -> Usage | None:
         """None when nothing usable is told."""
         response = record.get("response") or record.get("_ng_failure_partial_response")
-        usage = response.get("usage") if isinstance(response, dict) else None
+        usage = response.get("usage") if isinstance(response, dict) else _of_calls(record)
         if not isinstance(usage, dict):
             return None
         read, written = number(usage.get("input_tokens")), number(usage.get("output_tokens"))
@@ -40,3 +42,26 @@ class Usage:
         self.input += other.input
         self.cached += other.cached
         self.output += other.output
+
+
+def recorded_calls(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    capture = record.get(MODEL_CALLS)
+    calls = capture.get("calls") if isinstance(capture, dict) else None
+    return [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+
+
+def _of_calls(record: Mapping[str, Any]) -> dict[str, Any] | None:
+    calls = recorded_calls(record)
+    if record.get(FAILURE_CLASS) is None or not calls:
+        return None
+
+    def total(key: str) -> float | None:
+        told = [value for call in calls if (value := number(call.get(key))) is not None]
+        return sum(told) if told else None
+
+    cached = {"cached_tokens": total("cached_tokens")}
+    return {
+        "input_tokens": total("tokens_in"),
+        "output_tokens": total("tokens_out"),
+        "input_tokens_details": cached,
+    }

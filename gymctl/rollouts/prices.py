@@ -20,7 +20,7 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from gymctl.errors import ConfigError
-from gymctl.metrics.usage import Usage
+from gymctl.metrics.usage import Usage, recorded_calls
 
 _MILLION = 1e6
 _LOCAL = frozenset({"llama_cpp_model", "scripted_model"})
@@ -127,8 +127,14 @@ class Pricing:
         return None if is_local and not any(made.of(name) for name in names) else made
 
     def __call__(self, record: Mapping[str, Any], usage: Usage) -> float | None:
-        response = record.get("response")
-        named = response.get("model") if isinstance(response, dict) else None
+        response = record.get("response") or record.get("_ng_failure_partial_response")
+        if isinstance(response, dict):
+            named = response.get("model")
+        else:
+            called = {call.get("model") for call in recorded_calls(record)}
+            named = next(iter(called)) if len(called) == 1 else None
+            if len(called) > 1:
+                return None  # a judge's calls, too: whose tokens they are is not known here
         for name in (named, self.model):
             price = self.of(name) if isinstance(name, str) else None
             if price is not None:

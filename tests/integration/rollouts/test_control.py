@@ -304,4 +304,7 @@ async def test_b109_a_rollout_cut_by_its_time_limit_keeps_the_calls_on_record(
     assert "reward" not in record
     assert record["ng_model_call_capture"]["metrics"]["num_calls"] == 3
     assert record["ng_model_call_capture"]["metrics"]["tokens_total"] == 45
-    assert made.run.tally.scored == 0
+    assert len(record["ng_trajectory"]["model_calls"]) == 3
+    tally = made.run.tally
+    assert (tally.scored, dict(tally.failed)) == (0, {"infrastructure": 1})
+    assert (tally.input_tokens, tally.output_tokens) == (30, 15), "spent, and counted against caps"
