@@ -10,8 +10,9 @@ from pathlib import Path
 from gymctl.cli.eval_input import SPLIT, existing, read_prompt
 from gymctl.cli.output import Console
 from gymctl.config.checks.collation import CollateSettings, read
-from gymctl.config.checks.evaluation import EvaluationSettings, Written
+from gymctl.config.checks.evaluation import Written
 from gymctl.config.model import Config, Dataset
+from gymctl.contract.evaluation import EvaluationSettings
 from gymctl.errors import ConfigError, UsageError
 from gymctl.paths import RunPaths, bundled
 from gymctl.rollouts.collate import Collated, Declared, Options, collate

@@ -15,7 +15,8 @@ from typing import Any
 
 from gymctl.cli.interrupts import Interrupts
 from gymctl.cli.serving import Serving
-from gymctl.config.checks.evaluation import EvaluationSettings, Written
+from gymctl.config.checks.evaluation import Written
+from gymctl.contract.evaluation import EvaluationSettings
 from gymctl.errors import ConfigError
 from gymctl.rollouts.head import document
 from gymctl.transport import Transport

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from gymctl.cli.eval_flags import EvalFlags, Limits
-from gymctl.cli.eval_input import counting
 from gymctl.cli.recorded import captures
-from gymctl.config.checks.evaluation import EvaluationSettings
 from gymctl.config.model import Config
+from gymctl.contract.evaluation import EvaluationSettings
 from gymctl.contract.servers import ServerTable
 from gymctl.errors import BudgetError, UsageError
 from gymctl.rollouts import retries
@@ -18,6 +17,7 @@ from gymctl.rollouts.collect import CollectOptions
 from gymctl.rollouts.limits import Caps
 from gymctl.rollouts.prices import EXAMPLE, ModelServer, Pricing, chosen, default_path
 from gymctl.rollouts.run import Run
+from gymctl.rollouts.settings import counting
 
 
 def options(

@@ -10,23 +10,22 @@ from pathlib import Path
 from typing import Any
 
 from gymctl.cli.eval_flags import EvalFlags
-from gymctl.config.checks.evaluation import EvaluationSettings, Written
+from gymctl.config.checks.evaluation import Written
 from gymctl.config.checks.pairing import WAIVER, is_waived
 from gymctl.config.model import Config, Dataset
 from gymctl.config.reading.roots import SearchRoots
+from gymctl.contract.evaluation import EvaluationSettings
 from gymctl.contract.servers import ServerTable
 from gymctl.errors import ConfigError, UsageError
-from gymctl.metrics.declared import Declaration
 from gymctl.metrics.tally import Price
 from gymctl.paths import RunPaths
 from gymctl.rollouts.attempts import AttemptPolicy
 from gymctl.rollouts.dataset import Source
-from gymctl.rollouts.metric_input import Counting
 from gymctl.rollouts.passport import Identity
 from gymctl.rollouts.prompts import Prompt
 from gymctl.rollouts.resume import ResumeOptions
-from gymctl.rollouts.route import Routing
 from gymctl.rollouts.run import RunRequest
+from gymctl.rollouts.settings import only_agent, routing
 from gymctl.rollouts.skills import skills_ref
 
 SPLIT = "benchmark"
@@ -76,20 +75,13 @@ def request(
 ) -> RunRequest:
     """What is to be run, in the words of `rollouts`."""
     settings = written.settings
-    routing = Routing(
-        agent_map=settings.routes,
-        fan_out=settings.fan_out,
-        mode=settings.environment_routing_mode,
-        server=settings.environment_server_name,
-        taskset_servers=settings.environment_server_routes,
-        allows_any_pairing=is_waived({WAIVER: settings.allow_unsupported_pairing}, os.environ),
-    )
+    waived = is_waived({WAIVER: settings.allow_unsupported_pairing}, os.environ)
     return RunRequest(
         rows,
         output,
         limit=settings.limit,
         repeats=settings.num_repeats,
-        routing=routing,
+        routing=routing(settings, allows_any_pairing=waived),
         params=settings.responses_create_params,
         is_seeded=settings.num_repeats_add_seed,
         is_interleaved=settings.interleave_repeats,
@@ -111,12 +103,6 @@ def resume_options(settings: EvaluationSettings, asked: EvalFlags, most_attempts
         retries_invalid_judgements=settings.retry_invalid_judge_responses,
         is_longest_first=settings.dispatch_longest_first,
     )
-
-
-def counting(settings: EvaluationSettings) -> Counting:
-    """What counts as reward 0 without having been scored."""
-    declared = Declaration(settings.failure_outcomes, frozenset(settings.count_failure_classes_as_zero))
-    return Counting(declared, settings.count_missing_rollouts_as_zero)
 
 
 def title(config: Config | None, names: Sequence[str], settings: EvaluationSettings) -> str:
@@ -186,8 +172,7 @@ def _fallback(config: Config | None, table: ServerTable) -> str | None:
     declaring = {dataset.declared_by for dataset in config.datasets} if config else set()
     if len(declaring) == 1:
         return declaring.pop()
-    agents = [entry.name for entry in table.of_kind("responses_api_agents")]
-    return agents[0] if len(agents) == 1 else None
+    return only_agent(table)
 
 
 def _hint(datasets: Sequence[Dataset]) -> str:

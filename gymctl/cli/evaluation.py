@@ -13,7 +13,6 @@ from gymctl.cli.collation import rows_of_run
 from gymctl.cli.driver import drive, find_driver
 from gymctl.cli.eval_flags import DEFAULT_CONCURRENCY, EvalFlags
 from gymctl.cli.eval_input import (
-    counting,
     default_outputs,
     locate,
     read_prompt,
@@ -30,9 +29,10 @@ from gymctl.cli.progress import following
 from gymctl.cli.room import room_for
 from gymctl.cli.serving import Served, Serving
 from gymctl.cli.table import RunFacts, file_lines, reason_lines, result_json, result_lines
-from gymctl.config.checks.evaluation import EvaluationSettings, Written
+from gymctl.config.checks.evaluation import Written
 from gymctl.config.model import Config
 from gymctl.config.tree.masking import redact
+from gymctl.contract.evaluation import EvaluationSettings
 from gymctl.contract.part import Pool
 from gymctl.contract.servers import ServerTable
 from gymctl.errors import GymctlError, Interrupted, RunError, ServerError
@@ -41,6 +41,7 @@ from gymctl.rollouts.dataset import Source
 from gymctl.rollouts.place import OutputBusyError
 from gymctl.rollouts.prices import Pricing
 from gymctl.rollouts.run import Run
+from gymctl.rollouts.settings import counting
 from gymctl.runtime.stack import RuntimeChoice
 from gymctl.transport import Transport
 

@@ -17,6 +17,7 @@ from gymctl.contract.servers import ServerTable
 from gymctl.images.context import sdk_context, server_context
 from gymctl.rollouts.dataset import Source
 from gymctl.rollouts.passport import Identity
+from gymctl.rollouts.settings import of_table
 
 _NO_PART = frozenset({"host", "port", "num_workers", "datasets", "domain", "description"})
 """Of a server's block: what does not change a rollout. Datasets count by the rows that come of them."""
@@ -48,7 +49,7 @@ def identity(
     settings = written.settings.model_dump(mode="json", exclude_none=True)
     asked = {key: settings[key] for key in _ROW_SETTINGS if settings.get(key)}
     return Identity(
-        config=dict(_of_table(table) if config is None else _of_config(config)),
+        config=dict(of_table(table) if config is None else _of_config(config)),
         settings=dict(_leaves(asked, (), secrets)),
         files=dict(_files(rows)),
         limits=limits,
@@ -111,13 +112,6 @@ def _of_config(config: Config) -> Iterator[tuple[str, Any]]:
             folders[block.folder] = f"sha256:{server_context(block.folder).digest()}"
         yield f"{block.name}.code", folders[block.folder]
     yield "servers.sdk", f"sha256:{sdk_context().digest()}"
-
-
-def _of_table(table: ServerTable) -> Iterator[tuple[str, Any]]:
-    for entry in table.servers.values():
-        yield f"{entry.name}.implementation", f"{entry.kind}/{entry.address.implementation}"
-        for field, name in entry.references.items():
-            yield f"{entry.name}.{field}", name
 
 
 def _leaves(

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 
 from gymctl.contract.rollout import Row
@@ -69,6 +69,8 @@ class CollectOptions:
     caps: Caps = field(default_factory=Caps)
     is_strict: bool = False
     """The first failure that is not tried again ends the run (`route_failures_to_sidecar: false`)."""
+    ended: Callable[[Row], Awaitable[None]] | None = None
+    """Told of every rollout that has ended, by its record. While it waits, nothing is started."""
 
 
 class Collector:
@@ -104,6 +106,7 @@ class Collector:
         self._queue = Queue(store.inputs(), max(options.concurrency, FEWEST_PAUSING))
         self._clock = Clock(options.caps)
         self._is_stopping = False
+        self._handing_over = 0
         self._addresses = addresses(
             {name: (entry.address.host, entry.address.port) for name, entry in table.servers.items()}
         )
@@ -146,7 +149,8 @@ class Collector:
         while not (drain.is_set() or self.lost or self._is_at_cap(loop.time())):
             now = loop.time()
             self._changed.clear()
-            work = self._queue.next(now) if self.governor.admits(now) else None
+            may_start = not self._handing_over and self.governor.admits(now)
+            work = self._queue.next(now) if may_start else None
             if work is not None:
                 group.create_task(self._one(work, self.governor.sent()))
                 started += 1
@@ -204,15 +208,26 @@ class Collector:
             server = "" if result.failure is None else server_of(record, self._addresses)
             stamp(record, result, started_at, seconds, self._caps_passed(record), server)
             await self._store.append(record, size)
-            self._count(work, record, result)
+            is_over = self._count(work, record, result)
             if captures is not None:
                 captures.check(record)
+            if is_over:
+                await self._hand_over(record)
         finally:
             if not has_told:
                 self.governor.left(ticket)
             self._tally.running.pop(name, None)
             self._changed.set()
             self._tally.asked.pop(name, None)
+
+    async def _hand_over(self, record: Row) -> None:
+        if self._options.ended is None:
+            return
+        self._handing_over += 1
+        try:
+            await self._options.ended(record)
+        finally:
+            self._handing_over -= 1
 
     def _caps_passed(self, record: Row) -> list[str]:
         """The caps per rollout that this one has passed."""
@@ -229,14 +244,14 @@ class Collector:
         else:
             self.governor.answered(ticket)
 
-    def _count(self, work: Work, record: Row, result: Outcome) -> None:
-        """Count the attempt as the end of its rollout, or plan the next one."""
+    def _count(self, work: Work, record: Row, result: Outcome) -> bool:
+        """Count the attempt as the end of its rollout (True), or plan the next one."""
         retries = self._options.retries
         pause = None if self._is_stopping else retries.pause(work, record, result, self._store.policy)
         if pause is not None:
             self._tally.retry(record)
             self._queue.put_back(work.again(record, result), asyncio.get_running_loop().time() + pause)
-            return
+            return False
         self._tally.add(work.row, result, record)
         if self._options.is_strict and result.failure is not None:
             raise RunError(
@@ -245,6 +260,7 @@ class Collector:
                 where=str(self._store.paths.failures),
                 hint="without --strict a failed rollout is counted and the others go on",
             )
+        return True
 
     async def _outcome(self, work: Work, name: str) -> tuple[Row, Outcome, int]:
         size, row = 0, work.row

@@ -39,6 +39,7 @@ from gymctl.rollouts.collect import CollectOptions
 from gymctl.rollouts.dataset import Source
 from gymctl.rollouts.route import Routing
 from gymctl.rollouts.run import Run, RunRequest
+from gymctl.rollouts.settings import only_agent, routing
 from gymctl.runtime.compose import ComposeLauncher
 from gymctl.runtime.containers import ComposeStack
 from gymctl.runtime.running import RunningProject
@@ -200,22 +201,14 @@ class GymStack:
     def _routing(self) -> Routing:
         assert self._config is not None
         settings = evaluation.read(self._config.document, self._config.origins).settings
-        return Routing(
-            agent_map=settings.routes,
-            fan_out=settings.fan_out,
-            mode=settings.environment_routing_mode,
-            server=settings.environment_server_name,
-            taskset_servers=settings.environment_server_routes,
-            allows_any_pairing=self._selection.allow_unsupported_pairing,
-        )
+        return routing(settings, allows_any_pairing=self._selection.allow_unsupported_pairing)
 
     def _fallback(self) -> str | None:
         assert self._config is not None
         declaring = {dataset.declared_by for dataset in self._config.datasets}
         if len(declaring) == 1:
             return declaring.pop()
-        agents = [entry.name for entry in self._project().table.of_kind("responses_api_agents")]
-        return agents[0] if len(agents) == 1 else None
+        return only_agent(self._project().table)
 
     def _project(self) -> RunningProject:
         if self._running is None:

@@ -13,7 +13,8 @@ import typer
 from gymctl import errors
 from gymctl.cli.eval import SETTINGS
 from gymctl.cli.main import application, main
-from gymctl.config.checks.evaluation import KEYS, NOT_OBEYED
+from gymctl.config.checks.evaluation import NOT_OBEYED
+from gymctl.contract.evaluation import KEYS
 
 ROOT = Path(__file__).resolve().parents[2]
 PATTERNS = (
@@ -102,7 +103,7 @@ def test_make_targets_on_the_first_screen_exist() -> None:
 
 def test_the_page_about_settings_names_every_key() -> None:
     page = (ROOT / "docs" / "evaluation.md").read_text(encoding="utf-8")
-    unsaid = {"retain_results_in_memory", "disable_health_check", "upload_rollouts"}  # nothing to tell so far
+    unsaid = {"disable_health_check", "upload_rollouts"}  # nothing to tell so far
     table, _, not_yet = page.partition("Checked, and warned about")
     assert {key for key in KEYS if f"`{key}" in page} == set(KEYS) - unsaid
     assert {key for key in NOT_OBEYED if f"`{key}" in not_yet} == set(NOT_OBEYED)

@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from gymctl.config.checks.evaluation import EvaluationSettings
 from gymctl.config.checks.global_keys import NAMES
+from gymctl.contract.evaluation import EvaluationSettings
 from gymctl.contract.servers import KINDS
 
 NEAR = 0.85

@@ -12,12 +12,12 @@ from typing import Any
 
 from gymctl.config.checks import folders
 from gymctl.config.checks.block_keys import AgentBlock, GenericBlock
-from gymctl.config.checks.evaluation import EvaluationSettings
 from gymctl.config.checks.global_keys import GlobalKeys
 from gymctl.config.reading.roots import SearchRoots
 from gymctl.config.server_classes.field_classes import replica
 from gymctl.config.server_classes.foreign_bases import WITHOUT_EFFECT
 from gymctl.config.server_classes.server_class import GIVEN, ServerClass, read
+from gymctl.contract.evaluation import EvaluationSettings
 from gymctl.contract.servers import KINDS, ServerKind
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

@@ -48,14 +48,14 @@ class FakeEnvironment:
     aggregated: list[dict[str, Any]] = field(default_factory=list)
     runner: web.AppRunner | None = None
 
-    async def start(self) -> None:
+    async def start(self, host: str = "127.0.0.1") -> None:
         app = web.Application(client_max_size=1 << 30)
         app.router.add_get("/readyz", self._ready)
         app.router.add_post("/run", self._run)
         app.router.add_post("/aggregate_metrics", self._aggregate)
         self.runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
         await self.runner.setup()
-        site = web.TCPSite(self.runner, "127.0.0.1", 0)
+        site = web.TCPSite(self.runner, host, 0)
         await site.start()
         host, port = self.runner.addresses[0][:2]
         self.url = f"http://{host}:{port}"

@@ -91,7 +91,7 @@ async def test_a_judge_that_is_down_is_counted_apart_from_the_score(environment:
 
 
 @asynccontextmanager
-async def head_of(url: str) -> AsyncIterator[int]:
+async def head_of(url: str, host: str = "127.0.0.1") -> AsyncIterator[int]:
     """The port of a head that tells of an environment server at `url` and its agent."""
     document: dict[str, Any] = {}
     for entry in table_of(url).servers.values():
@@ -113,7 +113,7 @@ async def head_of(url: str) -> AsyncIterator[int]:
     app.router.add_get("/global_config_dict_yaml", config)
     runner = web.AppRunner(app)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    await web.TCPSite(runner, host, 0).start()
     yield runner.addresses[0][1]
     await runner.cleanup()
 

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from gymctl.config.checks import evaluation
-from gymctl.config.checks.evaluation import KEYS, NOT_OBEYED, EvaluationSettings, Flag, Written, read
+from gymctl.config.checks.evaluation import NOT_OBEYED, Flag, Written, read
 from gymctl.config.sources import Selection, bare
 from gymctl.config.telling.explain import explain
+from gymctl.contract.evaluation import KEYS, EvaluationSettings
 from gymctl.errors import ConfigError, ConfigErrors, ConfigInterpolationError, Place
 
 
