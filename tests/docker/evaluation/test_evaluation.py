@@ -75,7 +75,7 @@ def test_what_a_killed_evaluation_left_running_is_used_and_then_removed(folder: 
         killed.kill()
         killed.communicate()
     assert things_of(folder) != []
-    again = gymctl(*arguments, "--limit", "2", cwd=folder)
+    again = gymctl(*arguments, "--limit", "2", "--fresh", cwd=folder)
     assert again.returncode == 0, again.stderr
     assert "left running by an evaluation that was killed" in again.stderr
     assert things_of(folder) == []
