@@ -145,13 +145,17 @@ def _named(tasks: Sequence[int]) -> str:
 
 def _difference(found: Difference, adjusted: float | None) -> str:
     kind = "exact sign flips" if found.test.is_exact else "sign flips"
-    p = p_value(found.test.p) + ("" if adjusted is None else f", {p_value(adjusted)} after Holm")
+    after = "" if adjusted is None else f", {p_value(adjusted)} after Holm"
     if found.interval is None:
         why = "one task or cluster" if found.clusters < 2 else "every task differs by the same"
         return f"{signed(found.value)}   no interval: {why}"
-    method = "" if found.interval.method == "t" else ", exact binomial interval"
+    flips = f"{p_value(found.test.p)} ({kind})"
+    if found.interval.method == "t":
+        p = f"{p_value(found.p)}{after} · {flips}"
+    else:
+        p = f"{flips}{after} · exact binomial interval"
     low, high = found.interval.low, found.interval.high
-    return f"{signed(found.value)}   95 % {signed(low)} – {signed(high)}     {p} ({kind}{method})"
+    return f"{signed(found.value)}   95 % {signed(low)} – {signed(high)}     {p}"
 
 
 def _verdict(told: Told, one: Compared) -> str:
@@ -287,8 +291,9 @@ def _numbers(found: Difference) -> dict[str, Any]:
         "interval_90": [found.narrow.low, found.narrow.high] if found.narrow else None,
         "bootstrap_95": list(found.bootstrap) if found.bootstrap else None,
         "unpaired_half_width": found.unpaired_half,
-        "p": found.test.p,
-        "p_is_exact": found.test.is_exact,
+        "p": found.p,
+        "p_sign_flip": found.test.p,
+        "p_sign_flip_is_exact": found.test.is_exact,
         "tasks": found.tasks,
         "clusters": found.clusters,
         "better": found.better,

@@ -17,7 +17,7 @@ from fractions import Fraction
 
 from gymctl.metrics.intervals import EDGE, Interval
 from gymctl.metrics.statistics import sample_std
-from gymctl.metrics.students import beta_quantile, t_quantile
+from gymctl.metrics.students import beta_quantile, t_quantile, t_tail
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +81,11 @@ class Clusters:
         count = len(self.totals)
         squares = math.fsum(residual * residual for residual in self.residuals)
         return math.sqrt(squares * count / (count - 1)) / self.tasks
+
+
+def t_p_value(clusters: Clusters) -> float:
+    """Two-sided, of the t interval: 0.05 where the 95 % interval ends at 0. Needs a standard error."""
+    return 2 * t_tail(abs(clusters.mean) / clusters.standard_error(), clusters.freedom)
 
 
 def paired_interval(

@@ -29,7 +29,7 @@ class Compared:
     found: Difference | None
     """None when no task has a score in both."""
     p: float
-    """Of the sign-flip test, adjusted for the number of comparisons; 1 without a pair."""
+    """What decides, adjusted for the number of comparisons; 1 without a pair."""
     verdict: Verdict
     loss: float | None
     """By how much B may be worse; None: nobody can tell."""
@@ -45,7 +45,7 @@ def compare(
     baseline, *others = runs
     matchings = [match(baseline, other) for other in others]
     found = [difference(one.pairs, is_unit=one.is_unit, seed=seed) for one in matchings]
-    adjusted = holm([one.test.p if one else 1.0 for one in found])
+    adjusted = holm([one.p if one else 1.0 for one in found])
     return [
         _compared(baseline, other, matching, one, p, rules, min_coverage, is_grouped=is_grouped, seed=seed)
         for other, matching, one, p in zip(others, matchings, found, adjusted, strict=True)
@@ -85,5 +85,5 @@ def _groups(matching: Matching, seed: int) -> list[Group]:
     names = sorted(matching.groups)
     found = [difference(matching.groups[name], is_unit=matching.is_unit, seed=seed) for name in names]
     with_pairs = [(name, one) for name, one in zip(names, found, strict=True) if one is not None]
-    adjusted = holm([one.test.p for _, one in with_pairs])
+    adjusted = holm([one.p for _, one in with_pairs])
     return [Group(name, one, p) for (name, one), p in zip(with_pairs, adjusted, strict=True)]

@@ -16,7 +16,7 @@ RUNS = 1_000
 def _word(found: Difference | None, rules: Rules | None = None, **more) -> str:
     assert found is not None
     told = {"bounds": None, "is_covered": True, **more}
-    return verdict(found, found.test.p, rules or Rules(), told["bounds"], is_covered=told["is_covered"])
+    return verdict(found, found.p, rules or Rules(), told["bounds"], is_covered=told["is_covered"])
 
 
 def _found(pairs: list[Pair], *, is_unit: bool = True) -> Difference:
@@ -28,7 +28,12 @@ def _found(pairs: list[Pair], *, is_unit: bool = True) -> Difference:
 @pytest.mark.parametrize(
     ("tasks", "attempts", "more"),
     [
+        (20, 1, {}),
         (20, 4, {}),
+        (200, 1, {}),
+        (30, 1, {"difficulty": (3.0, 1.0)}),
+        (30, 1, {"difficulty": (12.0, 1.0)}),
+        (100, 1, {"difficulty": (12.0, 1.0)}),
         (40, 4, {"difficulty": (12.0, 1.0)}),
         (60, 2, {"cluster_size": 4}),
     ],
@@ -41,6 +46,18 @@ def test_of_1000_pairs_of_equal_runs_5_percent_are_told_to_differ(tasks, attempt
         for _ in range(RUNS)
     )
     assert 0.035 <= alarms / RUNS <= 0.065
+
+
+@pytest.mark.parametrize(
+    ("tasks", "attempts", "more"), [(5, 1, {}), (10, 4, {}), (20, 4, {"difficulty": (12.0, 1.0)})]
+)
+def test_where_hardly_a_task_moves_alarms_are_rarer_never_more(tasks, attempts, more) -> None:
+    generator = np.random.default_rng(7)
+    alarms = sum(
+        _word(_found(make.simulated(generator, tasks=tasks, attempts=attempts, **more))) != "undecided"
+        for _ in range(RUNS)
+    )
+    assert alarms / RUNS <= 0.03
 
 
 def test_clusters_that_are_not_declared_raise_false_alarms() -> None:

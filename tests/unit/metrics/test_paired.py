@@ -15,7 +15,7 @@ from unit.metrics import pairs as make
 
 from gymctl.metrics.bootstrap import bootstrap_interval
 from gymctl.metrics.comparison import difference
-from gymctl.metrics.paired import Clusters, Pair, paired_interval, unpaired_half_width
+from gymctl.metrics.paired import Clusters, Pair, paired_interval, t_p_value, unpaired_half_width
 from gymctl.metrics.power import needed, smallest_visible
 
 
@@ -38,6 +38,7 @@ def test_the_interval_is_that_of_the_paired_t_test(count) -> None:
         assert found is not None
         assert (found.low, found.high) == pytest.approx((expected.low, expected.high), rel=1e-9)
         assert found.method == "t"
+    assert t_p_value(Clusters.of(pairs)) == pytest.approx(stats.ttest_rel(b, a).pvalue, rel=1e-9)
 
 
 def test_the_unpaired_width_is_that_of_welchs_test() -> None:
