@@ -6,12 +6,13 @@ import hashlib
 import shlex
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
 from gymctl.cli.peer.legacy import PROGRAMS as LEGACY
 from gymctl.config.checks.evaluation import Written
-from gymctl.config.model import Config
+from gymctl.config.model import Config, ServerBlock
 from gymctl.config.tree import masking
 from gymctl.contract.servers import ServerTable
 from gymctl.images.context import sdk_context, server_context
@@ -27,6 +28,8 @@ _ROW_SETTINGS = (
     *("environment_server_name", "environment_server_routes"),
 )
 """They make the rows what they are."""
+_NAMES_A_FILE = ("_path", "_file", "_fpath")
+_MOST_BYTES = 64_000_000
 _SHOWN_FLAG = "--model-api-key"
 _OURS = "gymctl"
 _RESUMES = frozenset({"resume", "resume_from_cache=true"})
@@ -108,10 +111,25 @@ def _of_config(config: Config) -> Iterator[tuple[str, Any]]:
     for block in config.servers.values():
         settings = {key: value for key, value in block.settings.items() if key not in _NO_PART}
         yield from _leaves(settings, block.path, config.secrets)
+        yield from _named_files(block)
         if block.folder not in folders:
             folders[block.folder] = f"sha256:{server_context(block.folder).digest()}"
         yield f"{block.name}.code", folders[block.folder]
     yield "servers.sdk", f"sha256:{sdk_context().digest()}"
+
+
+def _named_files(block: ServerBlock) -> Iterator[tuple[str, Any]]:
+    """What is in the files that a block names: a script of answers, a cassette that is played. Not what is
+    written during the run, and not models of gigabytes."""
+    mounts = block.settings.get("mounts")
+    entries = cast(list[Any], mounts) if isinstance(mounts, list) else []
+    written = [entry["path"] for entry in entries if isinstance(entry, Mapping) and entry.get("writable")]
+    for key, value in block.settings.items():
+        if isinstance(value, str) and key.endswith(_NAMES_A_FILE) and value not in written:
+            path = block.folder / value
+            with suppress(OSError, ValueError):  # too long for a name, or not ours to read
+                if path.is_file() and path.stat().st_size <= _MOST_BYTES:
+                    yield f"{'.'.join(block.path)}.{key} (content)", _digest(path)
 
 
 def _leaves(

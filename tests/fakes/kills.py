@@ -27,6 +27,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fakes.counting import expected
+from fakes.own_engine import OwnEngine
 from fakes.program import read_lines
 
 from gymctl.paths import RunPaths
@@ -36,7 +38,10 @@ Blow = Callable[["subprocess.Popen[str]", Path], None]
 SESSION_SECONDS = 180.0
 EARLY = 0.15
 """Share of blows that fall while the servers start."""
+MISSED = 8
+"""More rollouts than were in flight have ended after a blow: it struck nothing that matters."""
 HEAD = "head"
+BEGUN, ENDED = b'"event":"begin"', b'"event":"ended"'
 ATTEMPTS = {"NEMO_GYM_MAX_ROLLOUT_ATTEMPTS": "1000"}
 """Each server that dies costs the rollouts in flight an attempt; none may run out of them here."""
 
@@ -77,6 +82,15 @@ def kill_container(draw: random.Random, *, with_client: bool = False) -> Blow:
     return blow
 
 
+def restart_engine(engine: OwnEngine, is_killed: bool) -> Blow:
+    """The engine ends, by SIGTERM or SIGKILL, and comes back."""
+
+    def blow(client: subprocess.Popen[str], folder: Path) -> None:
+        engine.restart(is_killed=is_killed)
+
+    return blow
+
+
 def _also_the_client(client: subprocess.Popen[str], service: str) -> None:
     """Rollouts do not need the head: without it they go on, and its death alone ends no session."""
     if service == HEAD:
@@ -112,6 +126,8 @@ class Ordeal:
     arguments: Sequence[str]
     rollouts: int
     seed: int = 0
+    prefix: Sequence[str] = ()
+    """Before the command, for a client that runs in a network of its own."""
     talks: list[str] = field(default_factory=list)
     """What each session said on stderr."""
 
@@ -124,17 +140,20 @@ class Ordeal:
         """One session for each blow. AssertionError when a session ends by itself before its blow, or an
         unexpected way after it."""
         for number, blow in enumerate(blows):
-            share = (self.rollouts - self._made()) // (len(blows) - number + 1)
+            begun, ended = self._count(BEGUN), self._count(ENDED)
+            owed = self.rollouts - self._made()
+            assert owed, f"{self._where(number)}: nothing is left to be made"
             client = self._start()
             if self._random.random() < EARLY:
                 time.sleep(self._random.uniform(0, 2.0))
             else:
-                count = self._count(b'"event":"ended"') + self._random.randint(0, max(0, share))
-                self._wait_for(b'"event":"ended"', count, client, number)
-                self._wait_for(b'"event":"sent"', count + 1, client, number)
+                share = owed // (len(blows) - number + 1)
+                self._wait_for(BEGUN, begun + 1, client, number)
+                self._wait_for(ENDED, ended + self._random.randint(0, share), client, number)
                 time.sleep(self._random.uniform(0, 0.05))
             assert client.poll() is None, f"{self._where(number)}: ended before it: {self._talk(client)}"
             blow(client, self.folder)
+            self._see_it_end(client, blow)
             talk = self._talk(client)
             assert "Traceback" not in talk, f"{self._where(number)}: {talk}"
 
@@ -148,7 +167,7 @@ class Ordeal:
 
     def _start(self) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, "-m", "gymctl", *self.arguments],
+            [*self.prefix, sys.executable, "-m", "gymctl", *self.arguments],
             cwd=self.folder,
             env={**os.environ, "PYTHONUNBUFFERED": "1", **ATTEMPTS},
             stdin=subprocess.DEVNULL,
@@ -173,6 +192,16 @@ class Ordeal:
             assert time.monotonic() < end, f"{self._where(number)}: nothing goes on"
             time.sleep(0.02)
 
+    def _see_it_end(self, client: subprocess.Popen[str], blow: Blow) -> None:
+        """A blow at a start may have hit what the session before it left behind: then it falls again."""
+        ended, end = self._count(ENDED), time.monotonic() + SESSION_SECONDS
+        while client.poll() is None and time.monotonic() < end:
+            if self._count(ENDED) > ended + MISSED:
+                blow(client, self.folder)
+                ended = self._count(ENDED)
+            with suppress(subprocess.TimeoutExpired):
+                client.wait(0.05)
+
     def _talk(self, client: subprocess.Popen[str]) -> str:
         _, talk = client.communicate(timeout=SESSION_SECONDS)
         self.talks.append(talk)
@@ -193,6 +222,13 @@ def whole(output: Path) -> list[dict[str, Any]]:
         assert "reward" not in failure
     _journal_agrees(paths, dict(zip(map(_key, records), lines, strict=True)))
     return records
+
+
+def counted(record: dict[str, Any]) -> None:
+    """The counter has told this rollout the number that only it comes to."""
+    told = [json.loads(item["output"]) for item in record["response"]["output"] if "output" in item]
+    counts = [answer["count"] for answer in told if "count" in answer]
+    assert counts[-1] == expected(record["_ng_task_index"])
 
 
 def _journal_agrees(paths: RunPaths, lines: dict[tuple[int, int], bytes]) -> None:

@@ -1,0 +1,101 @@
+"""A Docker engine of a test's own, with a network of its own, that can be restarted without hurting others.
+
+    with own_engine(images) as engine:          # root on Linux, with dockerd
+        engine.restart(is_killed=True)
+
+Commands reach it by `engine.environ`; what dials its published ports starts with `engine.prefix`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+PATIENCE = 60.0
+
+
+@dataclass
+class OwnEngine:
+    """One dockerd; its networks end at a network namespace that `holder` keeps open."""
+
+    folder: Path
+    holder: subprocess.Popen[bytes]
+    daemon: subprocess.Popen[bytes] | None = field(default=None)
+
+    @property
+    def prefix(self) -> list[str]:
+        return ["nsenter", f"--net=/proc/{self.holder.pid}/ns/net"]
+
+    @property
+    def environ(self) -> dict[str, str]:
+        return {"DOCKER_HOST": f"unix://{self.folder}/sock"}
+
+    def start(self) -> None:
+        """Returns when it answers."""
+        settings = self.folder / "daemon.json"
+        settings.write_text(json.dumps({"userland-proxy": False}))
+        places = {
+            "config-file": settings,
+            "data-root": self.folder / "data",
+            "exec-root": self.folder / "exec",
+            "pidfile": self.folder / "pid",
+        }
+        options = [f"--{name}={path}" for name, path in places.items()]
+        with (self.folder / "log").open("ab") as log:
+            command = [*self.prefix, "dockerd", *options, "-H", self.environ["DOCKER_HOST"]]
+            self.daemon = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        end = time.monotonic() + PATIENCE
+        while self.docker("version", check=False).returncode:
+            assert self.daemon.poll() is None, (self.folder / "log").read_text()[-2000:]
+            assert time.monotonic() < end, "dockerd does not answer"
+            time.sleep(0.1)
+
+    def stop(self, number: int = signal.SIGTERM) -> None:
+        daemon, self.daemon = self.daemon, None
+        if daemon is not None:
+            daemon.send_signal(number)
+            daemon.wait(timeout=PATIENCE)
+        with suppress(FileNotFoundError):
+            (self.folder / "pid").unlink()
+
+    def restart(self, *, is_killed: bool) -> None:
+        self.stop(signal.SIGKILL if is_killed else signal.SIGTERM)
+        self.start()
+
+    def docker(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[bytes]:
+        environ = {**os.environ, **self.environ}
+        return subprocess.run(["docker", *arguments], env=environ, capture_output=True, check=check)
+
+    def load(self, images: Iterable[str]) -> None:
+        """Copy images from the engine that the test runs on."""
+        with subprocess.Popen(["docker", "save", *images], stdout=subprocess.PIPE) as saved:
+            environ = {**os.environ, **self.environ}
+            subprocess.run(
+                ["docker", "load"], stdin=saved.stdout, env=environ, check=True, capture_output=True
+            )
+
+
+@contextmanager
+def own_engine(images: Iterable[str]) -> Iterator[OwnEngine]:
+    folder = Path(tempfile.mkdtemp(prefix="gymctl-engine-"))
+    holder = subprocess.Popen(["unshare", "--net", "sh", "-c", "ip link set lo up; exec sleep infinity"])
+    engine = OwnEngine(folder, holder)
+    try:
+        time.sleep(0.5)
+        engine.start()
+        engine.load(images)
+        yield engine
+    finally:
+        engine.stop()
+        holder.kill()
+        holder.wait()
+        shutil.rmtree(folder, ignore_errors=True)
