@@ -96,6 +96,8 @@ def own_engine(images: Iterable[str]) -> Iterator[OwnEngine]:
         yield engine
     finally:
         engine.stop()
+        # A daemon that was killed leaves its data folder mounted on itself.
+        subprocess.run(["umount", "--lazy", str(folder / "data")], capture_output=True, check=False)
         holder.kill()
         holder.wait()
         shutil.rmtree(folder, ignore_errors=True)

@@ -46,11 +46,13 @@ def survives(ordeal: Ordeal, blows: list[Blow]) -> None:
     assert left_over(ordeal.folder) == []
 
 
+@pytest.mark.timeout(120 + 60 * KILLS)
 def test_killed_containers_and_clients_lose_nothing_and_leave_nothing(tmp_path: Path) -> None:
     write_rows(tmp_path / "rows.jsonl", ROLLOUTS // 2)
     survives(Ordeal(tmp_path, ARGUMENTS, ROLLOUTS, SEED), drawn(SEED))
 
 
+@pytest.mark.timeout(600 + 60 * KILLS)
 @pytest.mark.skipif(not RESTARTS, reason="GYMCTL_ENGINE_RESTARTS=N restarts an engine of the test's own")
 def test_an_engine_that_is_restarted_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_rows(tmp_path / "rows.jsonl", ROLLOUTS // 2)

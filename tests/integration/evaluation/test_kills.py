@@ -13,6 +13,7 @@ import random
 import socket
 from pathlib import Path
 
+import pytest
 from fakes.counting import expected, row
 from fakes.kills import Blow, Ordeal, counted, kill_client, kill_server, whole
 from fakes.program import gymctl, processes_below
@@ -49,6 +50,7 @@ def drawn(seed: int) -> list[Blow]:
     return blows
 
 
+@pytest.mark.timeout(60 + 60 * KILLS)
 def test_kills_lose_nothing_and_score_nothing_twice(tmp_path: Path) -> None:
     write_rows(tmp_path / "rows.jsonl")
     ordeal = Ordeal(tmp_path, arguments("struck.jsonl"), ROLLOUTS, SEED)
