@@ -90,7 +90,7 @@ def read(path: Path) -> Past:
     """What an earlier session left. A line that cannot be read says nothing; a missing file neither."""
     in_flight: set[str] = set()
     unwritten: Counter[str] = Counter()
-    for event in _events(path):
+    for event in events(path):
         rollout = str(event.get("rollout"))
         if event.get("event") == "sent":
             in_flight.add(rollout)
@@ -101,7 +101,8 @@ def read(path: Path) -> Past:
     return Past(frozenset(in_flight), unwritten)
 
 
-def _events(path: Path) -> Iterator[Row]:
+def events(path: Path) -> Iterator[Row]:
+    """Every line that can be read; none when there is no file."""
     if not path.exists():
         return
     with path.open("rb") as file:

@@ -13,7 +13,7 @@ from gymctl.contract.rollout import ATTEMPT_INDEX, FAILURE_CLASS, Row, rollout_k
 from gymctl.errors import RunError
 from gymctl.metrics.tally import Price, Tally
 from gymctl.paths import RunPaths
-from gymctl.rollouts import history, journal, lines, passport
+from gymctl.rollouts import altered, history, journal, lines, passport
 from gymctl.rollouts.attempts import AttemptPolicy
 from gymctl.rollouts.encoding import dumps, loads, unreadable
 from gymctl.rollouts.history import History
@@ -110,6 +110,9 @@ def go_on(
         changed = Difference("rows", f"sha256:{found.rows}", f"sha256:{digest}")
         raise passport.refusal(paths.inputs, [changed])
     notes = [note for path in (paths.rollouts, paths.failures) if (note := _mended(path))]
+    changed_lines = altered.altered(paths)
+    if changed_lines:
+        notes.append(altered.note(changed_lines))
     if options.retries_invalid_judgements:
         notes += _requeue_invalid(paths)
     tally = tally_of(summary, price)

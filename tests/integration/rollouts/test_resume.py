@@ -122,6 +122,20 @@ async def test_an_attempt_in_flight_is_sent_again_under_its_key(environment: Sta
     assert fake.keys[-1] == keys[1]
 
 
+async def test_a_rollout_that_was_altered_is_named(environment: Start, bench: Make) -> None:
+    fake = await environment(by_number)
+    first = bench(fake.url, 3)
+    await first.collect()
+    untouched = bench(fake.url, 3)
+    untouched.run.close()
+    assert untouched.run.notes == ()
+    path = first.run.paths.rollouts
+    path.write_bytes(path.read_bytes().replace(b'"reply":"text of 1', b'"reply":"text of 7'))
+    second = bench(fake.url, 3)
+    second.run.close()
+    assert second.run.notes == ("1 rollout is not as this run wrote it: 1-0; --fresh makes all again",)
+
+
 async def test_an_attempt_that_the_server_has_given_up_is_made_anew_and_costs_no_failure(
     environment: Start, bench: Make
 ) -> None:
