@@ -72,6 +72,7 @@ _NO_LABEL = re.compile(r"[^a-z0-9]+")
 _CONNECTION = re.compile(
     r"cannot connect|connect call failed|connection (?:refused|reset|closed|timeout)|server disconnected|"
     r"timed out|timeouterror|broken pipe|name or service not known|oserror|"
+    r"\"request was cancelled\\*\"|"  # what a server of ours says that is being stopped
     r"transport_(?:unreachable|peer_drop|timeout|local_resource)",
     re.IGNORECASE,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 
 import pytest
@@ -211,6 +212,26 @@ MODEL_DOWN = (
                 "_ng_failure_response_body": "\"ValueError('no')\"",
             },
             "environment",
+        ),
+        (  # the server, and one behind it, were being stopped
+            {
+                "_ng_failure_class": "agent_run_error",
+                "_ng_failure_http_status": 500,
+                "_ng_failure_response_body": '"Request was cancelled"',
+            },
+            "infrastructure",
+        ),
+        (
+            {
+                "_ng_failure_class": "agent_run_error",
+                "_ng_failure_http_status": 500,
+                "_ng_failure_response_body": json.dumps(
+                    "Hit an exception in SimpleAgent___desk calling an inner server: "
+                    "b'\"Request was cancelled\"'"
+                ),
+                "_ng_failure_call": "desk:8000/v1/responses 500",
+            },
+            "infrastructure",
         ),
         (
             {"_ng_failure_class": "environment_server_failed", "_ng_failure_message": "Episode timed out"},
