@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from gymctl.config.sources import Selection
 
 
-PROGRESS = ("auto", "rich", "plain", "json", "none")
+PROGRESS = ("auto", "rich", "plain", "text", "json", "none")
 """Ways to show how a run goes: see `gymctl/cli/progress.py`."""
 DEFAULT_CONCURRENCY = 8
 """Enough to keep a hosted model busy and few enough for a small one on this machine."""

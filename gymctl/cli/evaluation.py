@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -26,6 +27,7 @@ from gymctl.cli.identity import identity, same_command
 from gymctl.cli.interrupts import Interrupts
 from gymctl.cli.output import Console, reporter
 from gymctl.cli.progress import following
+from gymctl.cli.progress_text import TextBlocks
 from gymctl.cli.room import room_for
 from gymctl.cli.serving import Served, Serving
 from gymctl.cli.table import RunFacts, file_lines, reason_lines, result_json, result_lines
@@ -287,7 +289,9 @@ class Evaluation:
         runs.register(run.paths.rollouts)
         try:
             with interrupts.draining() as drain:
-                async with following(run.tally, self._console, self._asked.progress):
+                async with following(
+                    run.tally, self._console, self._asked.progress, self._blocks(run, served.table)
+                ):
                     await run.collect(transport, served.table, options, drain, deaths)
         finally:
             if interrupts.received is not None:
@@ -297,6 +301,15 @@ class Evaluation:
             elif run.cap is not None:
                 self._stopped = run.cap
             run.keep_last_lines(lambda line: redact(line, self._secrets))
+
+    def _blocks(self, run: Run, table: ServerTable) -> TextBlocks | None:
+        """For --progress text."""
+        if self._asked.progress != "text" or self._console.is_quiet:
+            return None
+        clock = asyncio.get_running_loop().time
+        return TextBlocks(
+            run.tally, self._console, clock, run.owed_by(table), lambda text: redact(text, self._secrets)
+        )
 
     def _planned_table(self) -> ServerTable:
         assert self._config is not None

@@ -12,7 +12,7 @@ from typing import Any
 from gymctl.cli.output import Console, plain
 from gymctl.cli.table import duration
 from gymctl.metrics.outcomes import FAILURE_CLASSES
-from gymctl.metrics.tally import Tally
+from gymctl.metrics.tally import Tally, Watch
 
 REDRAW_SECONDS = 0.25
 LINE_SECONDS = 10.0
@@ -21,11 +21,20 @@ SLOWEST = 3
 
 
 @asynccontextmanager
-async def following(tally: Tally, console: Console, mode: str = "auto") -> AsyncIterator[None]:
+async def following(
+    tally: Tally, console: Console, mode: str = "auto", watch: Watch | None = None
+) -> AsyncIterator[None]:
     """Show how a run goes while the block runs; the display never fails the run and ends with it.
 
-    mode: one of `eval_flags.PROGRESS`.
+    mode: one of `eval_flags.PROGRESS`; `text` is what `watch` makes of the rollouts.
     """
+    if mode == "text":
+        tally.watch = watch
+        try:
+            yield
+        finally:
+            tally.watch = None
+        return
     if mode == "none" or (console.is_quiet and mode != "json"):
         yield
         return

@@ -19,6 +19,7 @@ EXAMPLES = 3
 """Rollouts that are named for each reason of failures."""
 Price = Callable[[Mapping[str, Any], Usage], float | None]
 """USD of a record with its usage; None: the price of its model is not known."""
+Watch = Callable[[str, Outcome, Mapping[str, Any]], None]
 
 
 @dataclass(slots=True)
@@ -64,6 +65,8 @@ class Tally:
     """Rollout id -> when it was started, by the loop's clock."""
     asked: dict[str, str] = field(default_factory=dict)
     """Rollout id -> the environment server that it waits for."""
+    watch: Watch | None = None
+    """Told of each rollout that has ended for good, after it was counted."""
     _tasks_scored: int = 0
     _means: float = 0.0
     """Running sums over task means and their squares: good enough to look at, never for the result."""
@@ -90,6 +93,8 @@ class Tally:
         stamp = record.get(OUTCOME)
         self.passed += isinstance(stamp, Mapping) and bool(stamp.get("passed"))
         self.spend(record)
+        if self.watch is not None:
+            self.watch(name, outcome, record)
 
     def retry(self, record: Mapping[str, Any]) -> None:
         """Count a failed attempt that will be followed by another one at the same rollout."""

@@ -104,6 +104,7 @@ class Plan:
             for attempt in self._copies(planned, counters, problems.append):
                 task, _ = rollout_key(attempt.row)
                 summary.tasks[task] = summary.tasks.get(task, 0) + 1
+                summary.planned_by[attempt.route.server] += 1
                 agents = summary.servers.setdefault(attempt.route.server, set())
                 if attempt.route.agent is not None:
                     agents.add(attempt.route.agent)

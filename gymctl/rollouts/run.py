@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -173,6 +174,13 @@ class Run:
     @property
     def paths(self) -> RunPaths:
         return self.store.paths
+
+    def owed_by(self, table: ServerTable) -> Counter[str]:
+        """Environment server -> rollouts that are to be made now."""
+        if not self.is_resumed:
+            return Counter(self.summary.planned_by)
+        router = Router(table)
+        return Counter(router.route(row).server for _, row in self.store.inputs())
 
     def note_images(self, images: Mapping[str, str]) -> None:
         """What each server runs, for the passport; before `collect`."""

@@ -20,6 +20,8 @@ class PlanSummary:
 
     tasks: dict[int, int] = field(default_factory=dict)
     """Task index -> number of rollouts."""
+    planned_by: Counter[str] = field(default_factory=Counter)
+    """Environment server -> its rollouts."""
     servers: dict[str, set[str]] = field(default_factory=dict)
     """Environment server -> agents of the rows that go there."""
     repeats: int = 1

@@ -53,6 +53,7 @@ def run(command: str, arguments: list[str]) -> list[str]:
     return [
         "eval",
         "--fresh-by-default",  # the peer replaces results unless it is told to resume
+        *("--progress", "text"),
         *([] if known.no_serve else ["--collate"]),
         *selectors(known),
         *(part for pair in given for part in pair),

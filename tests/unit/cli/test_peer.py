@@ -38,24 +38,27 @@ from gymctl.errors import UsageError
         ("env resolve --config a.yaml ++k=1", "config show --config a.yaml ++k=1"),
         (
             "eval run --no-serve -o o.jsonl -i i.jsonl --limit 5 --num-repeats 2 --concurrency 3 -a desk",
-            "eval --fresh-by-default --output o.jsonl --input i.jsonl --limit 5 --repeats 2"
+            "eval --fresh-by-default --progress text --output o.jsonl --input i.jsonl --limit 5 --repeats 2"
             " --concurrency 3 --agent desk --no-serve",
         ),
         (
             "eval run --benchmark gsm8k +output_jsonl_fpath=out.jsonl ++num_repeats=2 +limit=null +k=1",
-            "eval --fresh-by-default --collate --benchmark gsm8k"
+            "eval --fresh-by-default --progress text --collate --benchmark gsm8k"
             " +output_jsonl_fpath=out.jsonl ++num_repeats=2 +limit=null +k=1",
         ),
         (
             "eval run --split train --limit 0 --temperature 0",
-            "eval --fresh-by-default --collate --split train --temperature 0",
+            "eval --fresh-by-default --progress text --collate --split train --temperature 0",
         ),
         (
             "eval run +agent_map={a:b} --interleave-repeats",
-            "eval --fresh-by-default --collate --interleave-repeats +agent_map={a:b}",
+            "eval --fresh-by-default --progress text --collate --interleave-repeats +agent_map={a:b}",
         ),
-        ("eval run --disable-aggregation", "eval --fresh-by-default --collate ++disable_aggregation=true"),
-        ("eval run --resume", "eval --fresh-by-default --collate ++resume_from_cache=true"),
+        (
+            "eval run --disable-aggregation",
+            "eval --fresh-by-default --progress text --collate ++disable_aggregation=true",
+        ),
+        ("eval run --resume", "eval --fresh-by-default --progress text --collate ++resume_from_cache=true"),
         ("eval run -h", "eval --help"),
         (
             "eval profile --inputs i.jsonl --rollouts r.jsonl ++allow_partial_rollouts=true",
@@ -81,7 +84,7 @@ from gymctl.errors import UsageError
         ),
         (
             "eval run --no-serve --prompt-config p.yaml",
-            "eval --fresh-by-default --prompt-config p.yaml --no-serve",
+            "eval --fresh-by-default --progress text --prompt-config p.yaml --no-serve",
         ),
         ("eval prepare --benchmark gsm8k +k=1", "dataset prepare --benchmark gsm8k +k=1"),
         (
@@ -147,12 +150,16 @@ def test_version_as_json_has_the_keys_that_clients_read() -> None:
     [
         (
             "ng_collect_rollouts +agent_name=desk +input_jsonl_fpath=i.jsonl +output_jsonl_fpath=o.jsonl",
-            "eval --fresh-by-default --no-serve +agent_name=desk +input_jsonl_fpath=i.jsonl"
+            "eval --fresh-by-default --progress text --no-serve +agent_name=desk +input_jsonl_fpath=i.jsonl"
             " +output_jsonl_fpath=o.jsonl",
             "gym eval run --no-serve",
         ),
         ("nemo_gym_run +config_paths=[a.yaml]", "up +config_paths=[a.yaml]", "gym env start"),
-        ("ng_e2e_collect_rollouts +k=1", "eval --fresh-by-default --collate +k=1", "gym eval run"),
+        (
+            "ng_e2e_collect_rollouts +k=1",
+            "eval --fresh-by-default --progress text --collate +k=1",
+            "gym eval run",
+        ),
         ("ng_dump_config +k=1", "config show +k=1", "gym env resolve"),
         ("ng_status", "ps", "gym env status"),
         (

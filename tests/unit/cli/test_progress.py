@@ -6,12 +6,14 @@ import asyncio
 import io
 import json
 import re
+from collections import Counter
 
 import pytest
 
 from gymctl.cli import progress
 from gymctl.cli.output import Console
 from gymctl.cli.progress import block, following, snapshot
+from gymctl.cli.progress_text import TextBlocks
 from gymctl.metrics.outcomes import Outcome
 from gymctl.metrics.tally import Tally
 
@@ -157,3 +159,39 @@ def test_what_an_earlier_run_finished_makes_no_run_look_faster() -> None:
         made.count(0, f"0-{index}", Outcome(reward=1.0), {})
     assert "40.0 s left" in block(made, 10.0, 10.0, kept=50)[0]
     assert snapshot(made, 10.0, 10.0, 50)["rollouts_per_minute"] == 60.0
+
+
+async def test_9_11_a_text_block_at_each_percent_and_a_line_for_each_dropped_rollout() -> None:
+    """CONTRACT 9.11."""
+    err, made, now = io.StringIO(), tally(1000), 0.0
+    console = Console(err=err)
+    made.count(0, "0-999", Outcome(reward=0.0), {})  # of an earlier session
+    blocks = TextBlocks(made, console, lambda: now, Counter(env=999), lambda text: text.replace("key", "***"))
+    async with following(made, console, "text", blocks):
+        for index in range(998):
+            now += 0.06
+            record = {"_ng_environment_server": "env", "reward": 0.5, "turns": 3, "_hidden": 1, "text": "x"}
+            made.count(0, f"0-{index}", Outcome(reward=0.5), record)
+        assert "100%" not in err.getvalue()
+        said = Outcome(None, "environment", "agent_run_error", "the key " + "y" * 500)
+        made.count(0, "0-998", said, {"_ng_environment_server": "env"})
+    told = err.getvalue().splitlines()
+    heads = [text for text in told if text.startswith("Collecting rollouts: ")]
+    shares = [re.search(r"\(([\d.]+)%\)", text) for text in heads]
+    assert [found and found[1] for found in shares] == [*map(str, range(1, 100)), "99.5", "100"]
+    assert heads[-1] == "Collecting rollouts: 1,000/1,000 (100%) · 59.9 s · 1,001.0 rollouts/min"
+    assert told[1] == "  env: 990 left · reward 0.5 · turns 3"
+    [dropped] = [text for text in told if text.startswith("dropped")]
+    assert dropped == "dropped 0-998 (environment): the *** " + "y" * 192
+    assert len(told) == 2 * 101 + 1
+
+
+def test_a_text_block_comes_once_where_a_rollout_is_more_than_a_percent() -> None:
+    err, made = io.StringIO(), tally(2)
+    made.watch = TextBlocks(made, Console(err=err), lambda: 0.0, Counter(env=2))
+    for index in range(2):
+        made.count(0, f"0-{index}", Outcome(reward=1.0), {"_ng_environment_server": "env"})
+    assert [text for text in err.getvalue().splitlines() if "(" in text] == [
+        "Collecting rollouts: 1/2 (50%) · 0.0 s · 0.0 rollouts/min",
+        "Collecting rollouts: 2/2 (100%) · 0.0 s · 0.0 rollouts/min",
+    ]
