@@ -116,6 +116,14 @@ class RunPaths:
         return self.folder / "journal.jsonl"
 
     @property
+    def health(self) -> Path:
+        return self.folder / "quality_summary.json"
+
+    @property
+    def verdicts(self) -> Path:
+        return self.folder / "rollout_verdicts.jsonl"
+
+    @property
     def failures(self) -> Path:
         return self._beside("_failures.jsonl")
 

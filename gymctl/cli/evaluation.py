@@ -6,10 +6,10 @@ import asyncio
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from gymctl.cli import eval_control as control
-from gymctl.cli import runs
+from gymctl.cli import eval_health, runs
 from gymctl.cli.collation import rows_of_run
 from gymctl.cli.driver import drive, find_driver
 from gymctl.cli.eval_flags import DEFAULT_CONCURRENCY, EvalFlags
@@ -43,6 +43,7 @@ from gymctl.rollouts.dataset import Source
 from gymctl.rollouts.place import OutputBusyError
 from gymctl.rollouts.prices import Pricing
 from gymctl.rollouts.run import Run
+from gymctl.rollouts.saved import SavedRun
 from gymctl.rollouts.settings import counting
 from gymctl.runtime.stack import RuntimeChoice
 from gymctl.transport import Transport
@@ -76,6 +77,7 @@ class Evaluation:
         self._pricing: Pricing | None = None
         self._stopped: str | None = None
         """Why rollouts were not run, for the table."""
+        self._health: dict[str, Any] | None = None
 
     async def run(self, interrupts: Interrupts) -> None:
         """Everything. Raises the error that the exit code stands for, after the result was shown."""
@@ -92,11 +94,20 @@ class Evaluation:
                 problem = None
                 if not self._is_finished(run):
                     problem = await self._serve_and_collect(run, transport, found, interrupts)
+                if run.has_begun and interrupts.received is None:
+                    self._health = await asyncio.to_thread(self._check_health, run)
             finally:
                 run.close()
                 if run.has_begun:
                     self._show(run)
         self._end(run, problem, interrupts)
+
+    def _check_health(self, run: Run) -> dict[str, Any] | None:
+        asked = self._settings
+        if asked.disable_aggregation or asked.disable_health_check:
+            return None
+        saved, ignored = SavedRun(run.paths), asked.health_check_ignored_checks
+        return eval_health.checked([saved], run.paths, ignored, asked.health_check_workers, self._console)
 
     def _for_driver(self) -> EvaluationSettings:
         """The settings with the files that a driver reads and writes; the rows are one file."""
@@ -135,6 +146,7 @@ class Evaluation:
             is_scripted=self._is_scripted,
             missing_as_zero=run.missing_as_zero,
             prices_of=None if self._pricing is None else self._pricing.date,
+            health=self._health,
         )
 
     @property
@@ -149,6 +161,7 @@ class Evaluation:
             "failures": paths.failures,
             "inputs": paths.inputs,
             "metrics": paths.aggregate,
+            **({} if self._health is None else {"health": paths.health}),
         }
         existing = {name: str(path) for name, path in files.items() if path.exists()}
         if self._asked.is_json:

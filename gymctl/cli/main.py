@@ -19,7 +19,19 @@ from gymctl import __version__
 from gymctl.cli.output import Console, ReaderGone
 from gymctl.errors import EXIT_BUG, GymctlError, Interrupted, PrerequisiteError
 
-COMMANDS = ("eval", "metrics", "compare", "why", "reverify", "up", "ps", "logs", "down", "doctor")
+COMMANDS = (
+    "eval",
+    "metrics",
+    "compare",
+    "why",
+    "health-check",
+    "reverify",
+    "up",
+    "ps",
+    "logs",
+    "down",
+    "doctor",
+)
 GROUPS = ("config", "dataset")
 HELP = """Evaluate LLM agents in environments, one container per server.
 
@@ -44,7 +56,7 @@ def application() -> typer.Typer:
     )
     app.callback()(_root)
     for name in COMMANDS:
-        module = importlib.import_module(f"gymctl.cli.{name}")
+        module = importlib.import_module(f"gymctl.cli.{name.replace('-', '_')}")
         app.command(name)(module.command)
     for name in GROUPS:
         module = importlib.import_module(f"gymctl.cli.{name}")

@@ -72,6 +72,15 @@ def command(
         bool,
         typer.Option("--missing-as-zero", help="For --aggregate: rollouts that were not run count as 0."),
     ] = False,
+    no_health_check: Annotated[
+        bool, typer.Option("--no-health-check", help="For --aggregate: no health check of the rollouts.")
+    ] = False,
+    health_check_workers: Annotated[
+        int | None, typer.Option(min=1, help="For --aggregate: processes of the health check.")
+    ] = None,
+    health_check_ignore: Annotated[
+        str, typer.Option(metavar="A,B", help="For --aggregate: health checks to leave out.")
+    ] = "",
     min_coverage: Annotated[
         float,
         typer.Option(help="Share of rollouts that must have a score; below it: a range and exit code 6."),
@@ -93,12 +102,16 @@ def command(
     paths = shards(run, aggregate)
     if write_profile or aggregate is not None:
         from gymctl.cli import metrics_files as files
+        from gymctl.cli.health_check import checks_in
 
         if write_profile:
             files.write_profiles(paths, inputs, is_partial=allow_partial, is_json=json)
         if aggregate is not None:
             labels = zero or []
+            ignored = checks_in(health_check_ignore, "--health-check-ignore")
             files.aggregate_shards(paths, aggregate, labels, missing=missing_as_zero, merges=merge, head=head)
+            if not no_health_check:
+                files.check_shards(paths, aggregate, ignored, health_check_workers)
         return
     from gymctl.rollouts.measured import Wanted
 

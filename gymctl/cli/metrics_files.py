@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from gymctl.cli.eval_health import checked
+from gymctl.cli.health_text import health_text
 from gymctl.cli.output import Console
 from gymctl.cli.serving import Serving
 from gymctl.contract.rollout import ENVIRONMENT_SERVER, Row
@@ -65,6 +67,15 @@ def aggregate_shards(
     replace(metrics, document(entries))
     console.say(f"  wrote {metrics}")
     console.json([{"agent_ref": entry["agent_ref"], **entry["key_metrics"]} for entry in entries])
+
+
+def check_shards(paths: Sequence[Path], output: Path, ignored: Sequence[str], workers: int | None) -> None:
+    """The health of all shards as of one run, written beside `output`."""
+    console = Console()
+    shards = [SavedRun.open(path) for path in paths if path.resolve() != output.resolve()]
+    found = checked(shards, RunPaths(output), ignored, workers, console)
+    if found is not None:
+        console.say(f"  wrote {RunPaths(output).health}: {health_text(found)}")
 
 
 async def _aggregated(

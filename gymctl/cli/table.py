@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gymctl.cli.health_text import health_text, is_worth_a_line
 from gymctl.metrics.headline import Headline, PassAt
 from gymctl.metrics.outcomes import FAILURE_CLASSES, FailureClass
 from gymctl.metrics.tally import Tally
@@ -35,6 +36,8 @@ class RunFacts:
     """Rollouts that were not run and count as 0 in the metrics file."""
     prices_of: str | None = None
     """The date of the price file."""
+    health: Mapping[str, Any] | None = None
+    """What the health check found: `run` of `quality_summary.json`."""
 
 
 def result_lines(tally: Tally, facts: RunFacts) -> list[str]:
@@ -92,6 +95,9 @@ def result_json(tally: Tally, facts: RunFacts) -> dict[str, Any]:
         },
         "cost_usd": tally.cost if tally.price is not None and not tally.unpriced else None,
         "prices_of": facts.prices_of,
+        "health": None
+        if facts.health is None
+        else {key: facts.health[key] for key in ("verdicts", "issues")},
         "seconds": facts.seconds,
     }
 
@@ -129,6 +135,8 @@ def _rows(head: Headline, tally: Tally, facts: RunFacts) -> list[tuple[str, str]
     if is_enough and (told := _why_pooled_differs(head, facts)) is not None:
         rows.append(("", told))
     rows.append(("outcomes", _outcomes(tally, facts)))
+    if facts.health is not None and is_worth_a_line(facts.health):
+        rows.append(("health", health_text(facts.health)))
     if tally.price is not None and tally.usage.total:
         rows.append(("cost", _cost(tally, facts)))
     if tally.usage.total:

@@ -109,7 +109,8 @@ class RunStore:
         try:
             replaced = self._replace_old() if self.is_new else ()
             if self.owed and not self.is_new:
-                self.paths.aggregate.unlink(missing_ok=True)  # of fewer rollouts than there will be
+                for path in (self.paths.aggregate, self.paths.health, self.paths.verdicts):
+                    path.unlink(missing_ok=True)  # of fewer rollouts than there will be
             passport.write(self.paths.passport, self.passport)
             if self.is_new:
                 self._side_inputs.replace(self.paths.inputs)
@@ -285,7 +286,8 @@ class RunStore:
         """Remove what an earlier run left here, its rollouts first: without them the rest is no run."""
         old = (self.paths.rollouts, self.paths.failures, self.paths.aggregate)
         existing = tuple(path for path in old if path.exists() and path.stat().st_size > 0)
-        for path in (*old, self.paths.journal, self.paths.passport):
+        health = self.paths.health, self.paths.verdicts
+        for path in (*old, *health, self.paths.journal, self.paths.passport):
             path.unlink(missing_ok=True)
         return existing
 

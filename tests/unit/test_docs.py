@@ -13,8 +13,8 @@ import typer
 from gymctl import errors
 from gymctl.cli.eval import SETTINGS
 from gymctl.cli.main import application, main
-from gymctl.config.checks.evaluation import NOT_OBEYED
 from gymctl.contract.evaluation import KEYS
+from gymctl.contract.health import CHECKS
 
 ROOT = Path(__file__).resolve().parents[2]
 PATTERNS = (
@@ -103,14 +103,18 @@ def test_make_targets_on_the_first_screen_exist() -> None:
 
 def test_the_page_about_settings_names_every_key() -> None:
     page = (ROOT / "docs" / "evaluation.md").read_text(encoding="utf-8")
-    unsaid = {"disable_health_check", "upload_rollouts"}  # nothing to tell so far
-    table, _, not_yet = page.partition("Checked, and warned about")
+    unsaid = {"upload_rollouts"}  # nothing to tell so far
     assert {key for key in KEYS if f"`{key}" in page} == set(KEYS) - unsaid
-    assert {key for key in NOT_OBEYED if f"`{key}" in not_yet} == set(NOT_OBEYED)
     for key, flag in SETTINGS.values():
-        assert any(f"`{key.split('.')[0]}`" in line and f"`{flag}`" in line for line in table.splitlines()), (
+        assert any(f"`{key.split('.')[0]}`" in line and f"`{flag}`" in line for line in page.splitlines()), (
             flag
         )
+
+
+def test_the_page_about_health_explains_every_check() -> None:
+    page = (ROOT / "docs" / "health.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \|", page.partition("## The checks")[2], re.M)
+    assert tuple(rows) == CHECKS
 
 
 def test_the_readme_names_every_server_that_comes_with_it() -> None:

@@ -5,6 +5,7 @@
     gym eval profile … -> gymctl metrics …       gym eval aggregate … -> gymctl metrics …
     gym eval reverify … -> gymctl reverify …
     gym eval prepare … -> gymctl dataset prepare …
+    gym eval health-check … -> gymctl health-check …
     gym dataset …      -> gymctl dataset …       (collate, render; env schema is dataset schema)
     ng_run +k=v …      -> gymctl up +k=v …       ng_collect_rollouts +k=v … -> gymctl eval --no-serve +k=v …
 
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from gymctl.cli.output import Console
-from gymctl.cli.peer import dataset, env, evaluation, legacy
+from gymctl.cli.peer import dataset, env, evaluation, health, legacy
 from gymctl.cli.peer.flags import unrecognized
 from gymctl.errors import GymctlError, UsageError
 
@@ -32,6 +33,7 @@ HELP = """usage: gym [--version] [--json] [-v] COMMAND [flags] [+key=value ...]
   gym eval profile  the reward profile of saved rollouts   (gymctl metrics --by task)
   gym eval aggregate  one run of several shards            (gymctl metrics A.jsonl B.jsonl)
   gym eval reverify score saved rollouts again             (gymctl reverify)
+  gym eval health-check  what was seen of saved rollouts   (gymctl health-check)
   gym env schema    the task fields of a server            (gymctl dataset schema)
   gym eval prepare  make the files of declared datasets    (gymctl dataset prepare)
   gym dataset collate | render   files of rows             (gymctl dataset)
@@ -45,6 +47,7 @@ COMMANDS: dict[str, Callable[[str, list[str]], list[str]]] = {
     "eval profile": evaluation.profile,
     "eval aggregate": evaluation.aggregate,
     "eval reverify": evaluation.reverify,
+    "eval health-check": health.check,
     "env schema": env.schema,
     "eval prepare": dataset.prepare,
     "dataset collate": dataset.collate,
@@ -81,7 +84,7 @@ def translate(argv: Sequence[str]) -> list[str] | str:
     command = " ".join(rest[:2])
     if command not in COMMANDS:
         raise _unknown(command)
-    if "--json" in root and command != "env status":
+    if "--json" in root and command not in ("env status", "eval health-check"):
         raise UsageError(f"`gym {command}` has no JSON output", where="--json")
     return COMMANDS[command](command, [*rest[2:], *root])
 

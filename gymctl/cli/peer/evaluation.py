@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gymctl.cli.peer.flags import NOT_YET, attribute, is_true, parse, selectors, settings
+from gymctl.cli.peer import health
+from gymctl.cli.peer.flags import attribute, is_true, parse, selectors, settings
 from gymctl.errors import UsageError
 
 SETTINGS = {
@@ -39,13 +40,9 @@ REVERIFY_SWITCHES = {
 
 
 def run(command: str, arguments: list[str]) -> list[str]:
-    known, tokens = parse(command, arguments, once=SETTINGS, switches=SWITCHES)
+    known, tokens = parse(command, arguments, once=(*SETTINGS, *health.FLAGS), switches=SWITCHES)
     if known.help:
         return ["eval", "--help"]
-    for token in tokens:
-        key = token.lstrip("+").partition("=")[0]
-        if token.startswith("+") and key.split(".")[0] in NOT_YET:
-            raise UsageError(f"`{key}` is not supported yet", where=f"+{key}")
     settings = {flag: getattr(known, attribute(flag)) for flag in SETTINGS}
     if settings["--limit"] == "0":
         settings["--limit"] = None  # "all" for the peer; our flag means what it says
@@ -58,6 +55,7 @@ def run(command: str, arguments: list[str]) -> list[str]:
         *selectors(known),
         *(part for pair in given for part in pair),
         *(ours for flag, ours in SWITCHES.items() if getattr(known, attribute(flag))),
+        *health.of_run(known),
         *tokens,
     ]
 
@@ -78,7 +76,8 @@ def profile(command: str, arguments: list[str]) -> list[str]:
 
 
 def aggregate(command: str, arguments: list[str]) -> list[str]:
-    known, tokens = parse(command, arguments, once=("--input-glob", "--output"))
+    once = ("--input-glob", "--output", *health.FLAGS)
+    known, tokens = parse(command, arguments, once=once, switches=(health.OFF,))
     if known.help:
         return ["metrics", "--help"]
     keys = (
@@ -87,6 +86,7 @@ def aggregate(command: str, arguments: list[str]) -> list[str]:
         "count_failure_classes_as_zero",
         "head_server.host",
         "head_server.port",
+        *health.FLAGS.values(),
     )
     said = settings(
         command, tokens, keys, "merge_shards", "count_missing_rollouts_as_zero", "disable_health_check"
@@ -104,6 +104,7 @@ def aggregate(command: str, arguments: list[str]) -> list[str]:
         *(part for label in labels if label for part in ("--zero", label)),
         *(["--missing-as-zero"] if is_true(said.get("count_missing_rollouts_as_zero")) else []),
         *([] if is_true(said.get("merge_shards", "true")) else ["--no-merge"]),
+        *health.of_aggregate(known, said),
         *([] if port is None else ["--head", f"http://{said.get('head_server.host', '127.0.0.1')}:{port}"]),
     ]
 

@@ -21,11 +21,6 @@ SHORT = {
     "--verbose": "-v",
     "--help": "-h",
 }
-NOT_YET = {
-    "health_check_workers": "--health-check-workers",
-    "health_check_ignored_checks": "--health-check-ignore",
-}
-"""Settings without a counterpart here so far, with the peer's flag for them."""
 
 
 def parse(
@@ -94,8 +89,6 @@ class _Parser(argparse.ArgumentParser):
 def unrecognized(unknown: list[str], flags: list[str]) -> UsageError:
     from gymctl.config.names import close
 
-    if unknown[0] in NOT_YET.values():
-        return UsageError(f"`{unknown[0]}` is not supported yet", where=unknown[0])
     near = " or ".join(f"`{flag}`" for flag in close(unknown[0], flags))
     return UsageError(
         f"unrecognized arguments: {' '.join(unknown)}", hint=f"did you mean {near}?" if near else None

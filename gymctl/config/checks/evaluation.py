@@ -1,13 +1,13 @@
 """The settings of an evaluation (CONTRACT 9.2): from the merged document and the flags, checked, with places.
 
 A flag that was typed beats the document, key by key; one that was not typed says nothing. Null is as if the
-key were not there. What gymctl does not obey yet is checked like the rest, and warned about by name.
+key were not there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
@@ -19,14 +19,10 @@ from gymctl.config.names import suggestion
 from gymctl.config.problems import Problems
 from gymctl.config.tree.origins import dotted, place_of
 from gymctl.contract.evaluation import DEFAULT, KEYS, EvaluationSettings
+from gymctl.contract.health import CHECKS as HEALTH_CHECKS
 from gymctl.errors import ConfigError
 
 _LONGEST_VALUE = 80
-NOT_OBEYED: Mapping[str, object] = {
-    "health_check_workers": None,
-    "health_check_ignored_checks": [],
-}
-"""Settings that gymctl does not act on yet, with the value that describes what it does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +55,7 @@ def read(document: Mapping[str, Any], origins: Mapping[str, Origin], flags: Sequ
     found = Problems()
     found.extend(_problems(raw, places))
     found.stop()
-    written = Written(EvaluationSettings.model_validate(raw), places)
-    return replace(written, warnings=(*warnings, *_not_obeyed(written)))
+    return Written(EvaluationSettings.model_validate(raw), places, tuple(warnings))
 
 
 def problems(document: Mapping[str, Any], origins: Mapping[str, Origin]) -> Iterator[ConfigError]:
@@ -121,6 +116,13 @@ def _problems(raw: Mapping[str, Any], places: Mapping[str, Origin]) -> Iterator[
             found = "names an agent twice" if agents else "is an empty list, and its rows would not be run"
             hint = "num_repeats repeats a row" if agents else "leave the key out"
             yield ConfigError(f"`fan_out.{key}` {found}", where=at(f"fan_out.{key}"), hint=hint)
+    for check in settings.health_check_ignored_checks:
+        if check not in HEALTH_CHECKS:
+            yield ConfigError(
+                f"`{check}` in `health_check_ignored_checks` is no health check",
+                where=at("health_check_ignored_checks"),
+                hint=suggestion(check, HEALTH_CHECKS, noun="known"),
+            )
     mode = settings.environment_routing_mode
     needed = {"legacy": "environment_server_name", "taskset": "environment_server_routes"}.get(mode)
     if needed is not None and not getattr(settings, needed):
@@ -153,12 +155,6 @@ def _params_problems(
             else:
                 loc = ("responses_create_params", *(first["loc"][:1] if others else first["loc"]))
                 yield _explained(raw, loc, rules([first, *others]), first["input"], places)
-
-
-def _not_obeyed(written: Written) -> Iterator[str]:
-    for key, as_it_is in NOT_OBEYED.items():
-        if getattr(written.settings, key) != as_it_is:
-            yield f"`{key}` ({written.where(key)}) is not obeyed yet"
 
 
 def _explained(

@@ -134,16 +134,6 @@ def test_no_serve_without_rows(gymctl: Run) -> None:
     refused(gymctl("--no-serve", *STACK[:4], "++head_server.port=9"), 3, "no running project answers")
 
 
-def test_settings_that_are_not_obeyed_yet_are_named(gymctl: Run, tmp_path: Path) -> None:
-    (tmp_path / "a.yaml").write_text("health_check_workers: 2\nreuse_existing_data_preparation: true\n")
-    (tmp_path / "rows.jsonl").write_text("no row\n")
-    done = gymctl(*STACK, "a.yaml", "-i", "rows.jsonl", "++resume_from_cache=true")
-    assert "warning: `health_check_workers` (a.yaml:1:1) is not obeyed yet" in done.stderr
-    assert "warning: `reuse_existing_data_preparation` (a.yaml:2:1) is not obeyed yet" in done.stderr
-    assert "resume_from_cache" not in done.stderr
-    assert done.returncode == 1
-
-
 @pytest.mark.parametrize(
     ("text", "told"),
     [

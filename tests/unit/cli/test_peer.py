@@ -75,6 +75,24 @@ from gymctl.errors import UsageError
             "metrics a.jsonl --aggregate m.jsonl --zero judge_failed --zero x --missing-as-zero --no-merge"
             " --head http://127.0.0.1:11001",
         ),
+        (
+            "eval aggregate -i a.jsonl -o m.jsonl --health-check-workers 2 +health_check_ignored_checks=[a,b]"
+            " +disable_health_check=true",
+            "metrics a.jsonl --aggregate m.jsonl --no-health-check --health-check-workers 2"
+            " --health-check-ignore a,b",
+        ),
+        (
+            "eval run --no-serve --health-check-workers 2 --health-check-ignore a,b",
+            "eval --fresh-by-default --no-serve ++health_check_workers=2 ++health_check_ignored_checks=[a,b]",
+        ),
+        ("eval health-check runs/x", "health-check runs/x"),
+        ("--json eval health-check runs/x", "health-check runs/x --json"),
+        (
+            "eval health-check runs/x --rollouts-file a.jsonl --workers 3 --ignore-checks a,b",
+            "health-check runs/x --rollouts-file a.jsonl --workers 3 --ignore a,b",
+        ),
+        ("eval health-check runs/x --ignore-checks=a", "health-check runs/x --ignore a"),
+        ("eval health-check -h", "health-check --help"),
         ("eval reverify -h", "reverify --help"),
         (
             "eval reverify --rollouts r.jsonl --inputs i.jsonl -o o.jsonl --judge-failed-only --append "
@@ -114,6 +132,9 @@ def test_a_command_of_the_peer_is_one_of_ours(peer: str, ours: str) -> None:
         ("dataset upload", "not supported yet", "dataset collate"),
         ("--jsno env status", "unrecognized arguments: --jsno", "`--json`"),
         ("--json env start", "`gym env start` has no JSON output", None),
+        ("eval health-check", "takes one RUN_DIR and no settings", None),
+        ("eval health-check a b", "takes one RUN_DIR and no settings", None),
+        ("eval health-check a --config b", "takes one RUN_DIR and no settings", None),
         ("env start --json", "unrecognized arguments: --json", None),
         ("env status +k=1", "takes no settings, got `+k`", None),
         ("env start --config", "expected one argument", None),

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from gymctl.config.checks import evaluation
-from gymctl.config.checks.evaluation import NOT_OBEYED, Flag, Written, read
+from gymctl.config.checks.evaluation import Flag, Written, read
 from gymctl.config.sources import Selection, bare
 from gymctl.config.telling.explain import explain
 from gymctl.contract.evaluation import KEYS, EvaluationSettings
@@ -215,21 +214,17 @@ def test_admission_bounds_concurrency_too(settings) -> None:
     assert written.settings.concurrency == 3
 
 
-def test_what_is_not_obeyed_is_named_with_its_place(settings, monkeypatch) -> None:
-    monkeypatch.setattr(evaluation, "NOT_OBEYED", {"prompt_config": None, "upload_rollouts": True})
-    assert settings("split: train\nprompt_config: p.yaml\nupload_rollouts: false\n").warnings == (
-        "`prompt_config` (a.yaml:2:1) is not obeyed yet",
-        "`upload_rollouts` (a.yaml:3:1) is not obeyed yet",
-    )
+def test_a_health_check_that_does_not_exist_is_an_error(settings) -> None:
+    error = refused(settings, "health_check_ignored_checks: [model_call_failed, agent_turn_hollw]\n")
+    assert error.what == "`agent_turn_hollw` in `health_check_ignored_checks` is no health check"
+    assert "agent_turn_hollow" in (error.hint or "")
+    written = settings("health_check_ignored_checks: model_call_failed,agent_turn_hollow\n")
+    assert written.settings.health_check_ignored_checks == ["model_call_failed", "agent_turn_hollow"]
 
 
 def test_what_asks_for_nothing_that_is_missing_is_not_warned_about(settings) -> None:
     text = "resume_from_cache: false\nroute_failures_to_sidecar: true\nrequire_complete: true\n"
     assert settings(f"{text}retain_results_in_memory: false\ndisable_health_check: true\n").warnings == ()
-
-
-def test_the_defaults_ask_for_nothing_that_is_missing() -> None:
-    assert {key: getattr(EvaluationSettings(), key) for key in NOT_OBEYED} == NOT_OBEYED
 
 
 def test_without_a_config_env_yaml_and_overrides_are_read(bench) -> None:
