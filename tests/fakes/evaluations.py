@@ -74,6 +74,44 @@ def model_calls_are_on_record(folder: Path, runtime: str) -> None:
         assert record["ng_perf"]["num_turns"] == len(lines)
     assert len(list(calls.iterdir())) == 8
     shutil.rmtree(calls)
+    assert "health      8 healthy\n" in done.stdout
+    summary = json.loads((folder / "out" / "quality_summary.json").read_text())
+    assert summary["run"]["artifacts"] == {"records": 8, "captures": 8, "coverage": 1.0}
+    verdicts = read_lines(folder / "rollout_verdicts.jsonl")
+    assert {verdict["rollout_id"] for verdict in verdicts} == {one["gymctl_rollout_id"] for one in records}
+
+
+def unhealthy_rollouts_are_told(folder: Path, runtime: str) -> None:
+    """A model that answers nothing, one that answers, and one that refuses the call: three verdicts."""
+    (folder / "observe.yaml").write_text(
+        f"observability_enabled: true\nmodel_call_capture_dir: {folder / 'calls'}\n"
+    )
+    scripts = [json.dumps([""]), json.dumps(["It snows."]), "no script"]
+    rows = [
+        {
+            "responses_create_params": {"input": "How is the weather?", "metadata": {"script": script}},
+            "agent_ref": {"name": "weather_agent"},
+            "city": "Oslo",
+        }
+        for script in scripts
+    ]
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = gymctl(
+        *("eval", "weather", "--config", "observe.yaml", "--runtime", runtime, "-i", "rows.jsonl"),
+        *("-o", "out.jsonl", "--retry", "model=0", "--min-coverage", "0"),
+        cwd=folder,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "health      1 healthy · 2 unhealthy (" in done.stdout
+    verdicts = {verdict["rollout_id"]: verdict for verdict in read_lines(folder / "rollout_verdicts.jsonl")}
+    found = {name: [one["check"] for one in verdict["findings"]] for name, verdict in verdicts.items()}
+    assert found == {
+        "0-0": ["agent_turn_hollow", "model_call_zero_completion_tokens"],
+        "1-0": [],
+        "2-0": ["rollout_ended_on_failed_model_call", "model_call_failed"],
+    }
+    summary = json.loads((folder / "quality_summary.json").read_text())
+    assert summary["tasks"]["2"]["findings"] == ["task_no_successful_model_calls"]
 
 
 def blackjack_is_played(folder: Path, runtime: str) -> None:

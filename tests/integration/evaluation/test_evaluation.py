@@ -29,6 +29,10 @@ def test_15_1_model_calls_are_on_record(folder: Path) -> None:
     evaluations.model_calls_are_on_record(folder, "process")
 
 
+def test_9_10_unhealthy_rollouts_are_told(folder: Path) -> None:
+    evaluations.unhealthy_rollouts_are_told(folder, "process")
+
+
 def test_another_agent_runs_the_benchmark(folder: Path) -> None:
     evaluations.another_agent_takes_the_place(folder, "process")
 
