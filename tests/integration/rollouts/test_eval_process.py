@@ -100,6 +100,7 @@ def test_a_whole_evaluation(evaluate: Eval, tmp_path: Path) -> None:
 
 
 def test_the_first_interrupt_drains_and_scores_what_is_done(evaluate: Eval, tmp_path: Path) -> None:
+    """BUG_CASES B31: 130 for Ctrl+C; the running rollouts are waited for."""
     process = evaluate(SLOW, "-k", "40", "--concurrency", "4")
     wait_for_lines(tmp_path / "x.jsonl", 4, process)
     process.send_signal(signal.SIGINT)
@@ -117,6 +118,7 @@ def test_the_first_interrupt_drains_and_scores_what_is_done(evaluate: Eval, tmp_
 
 
 def test_two_signals_stop_now_and_leave_whole_files(evaluate: Eval, tmp_path: Path) -> None:
+    """BUG_CASES B31: 143 for SIGTERM, with rollouts in flight."""
     slower = SLOW.replace("400", "5000")
     process = evaluate(slower, "-k", "40", "--concurrency", "4")
     _wait_for_the_first_request(tmp_path, process)
@@ -133,6 +135,7 @@ def test_two_signals_stop_now_and_leave_whole_files(evaluate: Eval, tmp_path: Pa
 
 
 def test_a_killed_server_ends_the_run_with_its_name(evaluate: Eval, tmp_path: Path) -> None:
+    """BUG_CASES B35: exit code 5, the server and its end named, no rollout left hanging."""
     process = evaluate(SLOW, "-k", "40", "--concurrency", "4")
     wait_for_lines(tmp_path / "x.jsonl", 2, process)
     os.kill(servers(tmp_path)["weather"], signal.SIGKILL)

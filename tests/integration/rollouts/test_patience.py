@@ -70,11 +70,12 @@ async def test_b110_a_short_limit_stays_one_on_every_attempt(environment: Start,
         return scored(1.0)
 
     fake = await environment(hang)
+    failures: list[dict[str, Any]] = []
     for _ in range(3):
         made = bench(fake.url, 1, task_timeout=0.2)
         async with asyncio.timeout(20):
             await made.collect(and_aggregate=False)
-    failures = made.records("failures")
+        failures = made.records("failures")
     assert [record["failure_kind"] for record in failures] == ["transport_timeout"] * 3
     assert [record.get("_ng_attempt_index", 0) for record in failures] == [0, 1, 2]
     assert all(0.2 <= record["gymctl_outcome"]["seconds"] < 2 for record in failures)

@@ -119,19 +119,8 @@ async def test_b106_large_rows_hold_nobody_up_and_going_on_needs_little_memory(
     try:
         async with head_of(fake.url) as port:
             flags = ("--no-serve", "-i", "rows.jsonl", "-o", "out/x.jsonl", f"++head_server.port={port}")
-            lean = "++disable_aggregation=true"
-            command = (
-                sys.executable,
-                "-c",
-                MEASURE,
-                sys.executable,
-                "-m",
-                "gymctl",
-                "eval",
-                *flags,
-                "-q",
-                lean,
-            )
+            measured = (sys.executable, "-c", MEASURE, sys.executable, "-m", "gymctl")
+            command = (*measured, "eval", *flags, "-q", "++disable_aggregation=true")
             code, _, err = await output_of(*command, cwd=tmp_path)
             assert code == 0, err
             assert output.stat().st_size > LARGE * LARGE_BYTES
@@ -143,8 +132,6 @@ async def test_b106_large_rows_hold_nobody_up_and_going_on_needs_little_memory(
             code, out, err = await output_of(*command, cwd=tmp_path)
         assert code == 0, err
         assert len(arrived) == 1
-        most = int(out.splitlines()[-1])
-        print(f"{most} MiB")
-        assert most < 500
+        assert int(out.splitlines()[-1]) < 400, "the log asks for 500; 250 were seen"
     finally:
         output.unlink(missing_ok=True)
