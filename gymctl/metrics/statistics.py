@@ -1,8 +1,12 @@
-"""Mean, spread, quartiles and t intervals of numbers, summed exactly so that order never matters."""
+"""Mean, spread, quartiles and t intervals of numbers, summed exactly so that order never matters.
+
+Numbers near the end of what floats hold leave it when they are summed or squared: then they are scaled first.
+"""
 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 
 from gymctl.metrics.students import t_quantile
@@ -21,19 +25,39 @@ def number(value: object) -> float | None:
 
 def mean(values: Sequence[float]) -> float:
     """Never outside of the values: the division may round past equal ones."""
-    return min(max(math.fsum(values) / len(values), min(values)), max(values))
+    try:
+        centre = math.fsum(values) / len(values)
+    except OverflowError:
+        largest = _largest(values)
+        centre = math.fsum(value / largest for value in values) / len(values) * largest
+    return min(max(centre, min(values)), max(values))
 
 
 def sample_std(values: Sequence[float]) -> float:
     """With n - 1 in the denominator; needs two values."""
-    centre = mean(values)
-    return math.sqrt(math.fsum((value - centre) ** 2 for value in values) / (len(values) - 1))
+    return _std(values, len(values) - 1)
 
 
 def population_std(values: Sequence[float]) -> float:
     """With n in the denominator."""
+    return _std(values, len(values))
+
+
+def _std(values: Sequence[float], count: int) -> float:
     centre = mean(values)
-    return math.sqrt(math.fsum((value - centre) ** 2 for value in values) / len(values))
+    try:
+        found = math.sqrt(math.fsum((value - centre) ** 2 for value in values) / count)
+    except OverflowError:
+        found = math.inf
+    if math.isfinite(found):
+        return found
+    largest = _largest(values)
+    squares = math.fsum((value / largest - centre / largest) ** 2 for value in values)
+    return min(math.sqrt(squares / count) * largest, sys.float_info.max)
+
+
+def _largest(values: Sequence[float]) -> float:
+    return max(map(abs, values))
 
 
 def percentile(ordered: Sequence[float], fraction: float) -> float:
@@ -43,7 +67,10 @@ def percentile(ordered: Sequence[float], fraction: float) -> float:
     share = position - below
     if share == 0:
         return ordered[below]
-    return ordered[below] + (ordered[below + 1] - ordered[below]) * share
+    gap = ordered[below + 1] - ordered[below]
+    if math.isinf(gap):
+        return ordered[below] * (1 - share) + ordered[below + 1] * share
+    return ordered[below] + gap * share
 
 
 def median(values: Sequence[float]) -> float:

@@ -159,7 +159,7 @@ class Tally:
         count = self._tasks_scored
         centre = self._means / count
         spread = self._squares / count - centre * centre
-        if count < FEWEST_TASKS or spread <= 1e-12:
+        if count < FEWEST_TASKS or not 1e-12 < spread < math.inf:
             return centre, None
         return centre, t_quantile(0.975, count - 1) * math.sqrt(spread / (count - 1))
 
@@ -169,7 +169,7 @@ class Tally:
         task.add(reward)
         self.scored += 1
         self._means += task.mean - before
-        self._squares += task.mean**2 - before**2
+        self._squares += task.mean * task.mean - before * before  # `**` raises where `*` is infinite
 
     def headline(self) -> Headline:
         return headline(list(self.tasks.values()), self.repeats, self.ks)

@@ -7,7 +7,7 @@
     records = await run_from_config({"input_jsonl_fpath": "rows.jsonl", "output_jsonl_fpath": "out.jsonl"})
 
 `servers` is the URL of a head, or a table of servers. Settings are those of CONTRACT 9.2 under their own
-names. A rollout that failed is a record like the others: it has `_ng_failure_class` and no `reward`.
+names. A rollout that failed is a record like the others, whose `gymctl_outcome` has a `failure`.
 """
 
 from __future__ import annotations
