@@ -80,6 +80,9 @@ def told(error: BaseException, scope: Scope, server: str) -> str:
     if isinstance(error, InnerServerError):
         logger.error("%s %s: %s: %.2000r", scope["method"], scope["path"], error, error.answer.body)
         return f"Hit an exception in {server} calling an inner server: {error.answer.body!r}"
+    if isinstance(error, TakenBack):  # of an evaluation that was killed; no fault of this server
+        logger.warning("%s %s: %s", scope["method"], scope["path"], error)
+        return repr(error)
     trace = (type(error), error, _own_frames(error.__traceback__))
     logger.error("%s %s failed", scope["method"], scope["path"], exc_info=trace)
     return repr(error)

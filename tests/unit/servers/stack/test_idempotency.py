@@ -140,7 +140,7 @@ async def test_work_that_calls_exit_is_a_failure_like_another():
             await answers.once("k", leave)
 
 
-async def test_whoever_asks_for_cancelled_work_is_told_in_a_header():
+async def test_whoever_asks_for_cancelled_work_is_told_in_a_header(caplog: pytest.LogCaptureFixture):
     async def app(scope: Any, receive: Any, send: Any) -> None:
         raise TakenBack("too late")
 
@@ -156,3 +156,4 @@ async def test_whoever_asks_for_cancelled_work_is_told_in_a_header():
     await ErrorBorder(app, "Env___env")(scope, receive, send)
     assert sent[0]["status"] == 500
     assert dict(sent[0]["headers"])[TAKEN_BACK_HEADER.encode()] == b"1"
+    assert caplog.messages == ["POST /run: too late"]
