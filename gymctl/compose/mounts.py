@@ -13,7 +13,7 @@ entry `{path: /data/run.cassette, writable: true}` names a file that the server 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from gymctl.compose.model import Mount
@@ -56,6 +56,14 @@ def captures(folders: Iterable[str]) -> tuple[Mount, ...]:
                 hint="name a folder of its own, such as /data/calls",
             )
     return tuple(Mount(source=folder, target=folder, read_only=False) for folder in folders)
+
+
+def skills(folder: Path | None, others: Iterable[Mount]) -> tuple[Mount, ...]:
+    """The folder of skills, for agents: rows name it by its place on the host."""
+    if folder is None or str(folder) in {mount.target for mount in others}:
+        return ()
+    path = _checked("skills", str(folder))
+    return (Mount(source=path, target=path, read_only=True),)
 
 
 def _checked(server: str, value: object) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gymctl.compose.addresses import HEAD_HOST_VIEW_PORT, HOST_GATEWAY, published_host
 from gymctl.compose.limits import Limits, limits
 from gymctl.compose.model import Healthcheck, Logging, Mount, Network, Port, Project, Service
-from gymctl.compose.mounts import captures, mounts
+from gymctl.compose.mounts import captures, mounts, skills
 from gymctl.compose.names import HEAD, service_names
 from gymctl.config.model import Config
 from gymctl.contract.part import PART_PATH, SERVER_PORT
@@ -83,6 +83,8 @@ def _server(config: Config, server: str, service: str, rendering: Rendering) -> 
     block = config.servers[server]
     is_model = block.kind == "responses_api_models"
     recorded = captures(config.settings.capture_folders) if is_model else ()
+    own = mounts(server, block.settings)
+    read = skills(config.skills_folder, own) if block.kind == "responses_api_agents" else ()
     return _service(
         config,
         rendering,
@@ -92,7 +94,7 @@ def _server(config: Config, server: str, service: str, rendering: Rendering) -> 
         allowed=limits(server, block.settings, host_cpus=rendering.cpus),
         labels={SERVER_LABEL: server, KIND_LABEL: block.kind},
         may_reach_host=is_model,
-        mounted=(*mounts(server, block.settings), *recorded),
+        mounted=(*own, *read, *recorded),
     )
 
 

@@ -173,6 +173,16 @@ class Config:
     includes: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """By the name of a config file: the files that it includes, at any depth."""
 
+    @property
+    def skills_folder(self) -> Path | None:
+        """The folder that `skills.path` names, as rows are stamped with it; None when it is not there."""
+        skills = self.document.get("skills")
+        name = skills.get("path") if isinstance(skills, Mapping) else None
+        if not isinstance(name, str) or not name:
+            return None
+        places = (Path(name), *(root / name for root in self.search_roots))
+        return next((place.resolve() for place in places if place.is_dir()), None)
+
     def only(self, names: Collection[str], project: str) -> Config:
         """A project of some of the servers, under a name of its own."""
         return replace(

@@ -56,6 +56,29 @@ def test_files_of_the_host_are_mounted_beside_the_part(config: Config, rendering
     assert [mount.source for mount in project.services["weather"].volumes] == ["./parts/weather.json"]
 
 
+def test_agents_read_the_folder_of_skills_where_the_host_has_it(
+    config: Config, rendering: Rendering, tmp_path: Path
+) -> None:
+    """CONTRACT 8.6: rows name the folder by its place on the host, and agents read it there."""
+    (tmp_path / "skills").mkdir()
+    asked = replace(
+        config, document={**config.document, "skills": {"path": "skills"}}, search_roots=(tmp_path,)
+    )
+    folder = str(tmp_path / "skills")
+    found = {
+        name: [(mount.source, mount.target, mount.read_only) for mount in service.volumes[1:]]
+        for name, service in render(asked, rendering).services.items()
+    }
+    assert found.pop("weather-agent") == [(folder, folder, True)]
+    assert not any(found.values())
+    block = asked.servers["weather_agent"]
+    own = replace(block, settings={**block.settings, "mounts": [folder]})
+    twice = replace(asked, servers={**asked.servers, "weather_agent": own})
+    assert len(render(twice, rendering).services["weather-agent"].volumes) == 2
+    gone = replace(asked, search_roots=())
+    assert len(render(gone, rendering).services["weather-agent"].volumes) == 1
+
+
 def test_no_secret_stands_in_the_file(config: Config, rendering: Rendering) -> None:
     text = yaml.dump(render(config, rendering))
     assert SECRET not in text
