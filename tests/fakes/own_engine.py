@@ -1,7 +1,7 @@
 """A Docker engine of a test's own, with a network of its own, that can be restarted without hurting others.
 
     with own_engine(images) as engine:          # root on Linux, with dockerd
-        engine.restart(is_killed=True)
+        engine.restart()
 
 Commands reach it by `engine.environ`; what dials its published ports starts with `engine.prefix`.
 """
@@ -67,8 +67,8 @@ class OwnEngine:
         with suppress(FileNotFoundError):
             (self.folder / "pid").unlink()
 
-    def restart(self, *, is_killed: bool) -> None:
-        self.stop(signal.SIGKILL if is_killed else signal.SIGTERM)
+    def restart(self) -> None:
+        self.stop()
         self.start()
 
     def docker(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[bytes]:
