@@ -83,8 +83,8 @@ def kill_container(draw: random.Random, *, with_client: bool = False) -> Blow:
 
 
 def restart_engine(engine: OwnEngine, is_killed: bool) -> Blow:
-    """The engine ends, by SIGTERM or SIGKILL, and comes back. Containers outlive one that is killed until it is
-    there again, and the rollouts go on: the client is killed, too, before all of them are made."""
+    """The engine ends, by SIGTERM or SIGKILL, and comes back. Containers outlive one that is killed until it
+    is there again, and the rollouts go on: the client is killed, too, before all of them are made."""
 
     def blow(client: subprocess.Popen[str], folder: Path) -> None:
         if not is_killed:
