@@ -8,6 +8,7 @@ from gymctl.contract.rollout import JOIN_KEY
 from gymctl.paths import RunPaths
 from gymctl.rollouts import journal
 from gymctl.rollouts.encoding import loads
+from gymctl.rollouts.lines import numbered
 
 _NAMED = 5
 
@@ -18,10 +19,9 @@ def altered(paths: RunPaths) -> list[str]:
     written = {event["crc32"] for event in journal.events(paths.journal) if _is_score(event)}
     unknown: set[str] = set()
     with paths.rollouts.open("rb") as file:
-        for line in file:
-            line = line.rstrip(b"\n")
-            if zlib.crc32(line) not in written:
-                unknown.add(_rollout(line))
+        for line in numbered(file):
+            if zlib.crc32(line.text) not in written:
+                unknown.add(_rollout(line.text))
     if not unknown:
         return []
     ended = (event.get("rollout") for event in journal.events(paths.journal) if _is_score(event))
