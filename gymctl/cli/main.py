@@ -9,15 +9,18 @@ import signal
 import sys
 import tempfile
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import typer
 import typer.exceptions
 
 from gymctl import __version__
+from gymctl.cli import json_errors
 from gymctl.cli.output import Console, ReaderGone
 from gymctl.errors import EXIT_BUG, GymctlError, Interrupted, PrerequisiteError
+
+Fail = Callable[[GymctlError | str, int], None]
 
 COMMANDS = (
     "eval",
@@ -38,8 +41,8 @@ HELP = """Evaluate LLM agents in environments, one container per server.
 gymctl eval arithmetic --model-type llama_cpp_model --limit 20 -k 2
 
 Exit codes: 0 done, 1 configuration, 2 usage, 3 something is missing (engine, port, disk), 4 build or start
-failed, 5 a server died, 6 the run is incomplete or its coverage too low, 7 a gate said no, 70 a bug,
-130/143 interrupted.
+failed, 5 a server died, 6 the run is incomplete or its coverage too low, 7 a gate said no, 8 a cap was
+reached, 70 a bug, 130/143 interrupted.
 """
 
 
@@ -84,10 +87,15 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = list(sys.argv[1:] if argv is None else argv)
     is_debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"]
-    sys.exit(_run(arguments, is_debug=is_debug))
+    if "--json" not in arguments:
+        sys.exit(_run(arguments, is_debug=is_debug))
+    with json_errors.watched() as stdout:
+        code = _run(arguments, is_debug=is_debug, fail=stdout.fail)
+    sys.exit(code)
 
 
-def _run(arguments: list[str], *, is_debug: bool) -> int:
+def _run(arguments: list[str], *, is_debug: bool, fail: Fail = lambda error, code: None) -> int:
+    """fail: told of an error and its exit code, beside stderr."""
     console = Console()
     try:
         # Outside of standalone mode Typer returns the code of an Exit; a command's own result is None.
@@ -98,6 +106,7 @@ def _run(arguments: list[str], *, is_debug: bool) -> int:
         if is_debug:
             traceback.print_exc()
         console.error(error)
+        fail(error, error.exit_code)
         if isinstance(error, Interrupted):
             _ignore_signals()
         return error.exit_code
@@ -105,10 +114,12 @@ def _run(arguments: list[str], *, is_debug: bool) -> int:
         # Typer brings a Click of its own; this is the one public base of its usage errors.
         text = error.format_message()
         console.insist(text if text.startswith("Usage:") else f"error: {text}")
+        fail(text, error.exit_code)
         return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
         console.clear_line()
         console.insist("error: interrupted")
+        fail("interrupted", 130)
         return 130
     except ReaderGone:
         # Else the interpreter tries once more, when it ends, to write what nobody reads.
@@ -120,9 +131,11 @@ def _run(arguments: list[str], *, is_debug: bool) -> int:
         refused = _refused_by_disk(error)
         if refused is not None:
             console.error(refused)
+            fail(refused, refused.exit_code)
             return refused.exit_code
         console.clear_line()
         console.insist(_bug_report(error))
+        fail(f"a bug in gymctl: {type(error).__name__}", EXIT_BUG)
         return EXIT_BUG
     return code if isinstance(code, int) else 0
 

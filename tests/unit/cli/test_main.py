@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import errno
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
 from gymctl.cli import doctor, main
 
@@ -23,3 +28,76 @@ def test_a_disk_that_takes_nothing_is_no_bug(
     err = capsys.readouterr().err
     assert ("a bug in gymctl" in err) == (code == 70)
     assert ("a file cannot be written: the reason" in err) == (code == 3)
+
+
+def with_json(command: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The commands that have --json."""
+    command = command or typer.main.get_command(main.application())
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from with_json(inner, (*path, name))
+    if any("--json" in parameter.opts for parameter in command.params):
+        yield path
+
+
+@pytest.mark.parametrize("command", list(with_json()), ids=" ".join)
+def test_b141_json_is_json_when_the_command_is_wrong_too(
+    command: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """BUG_CASES B141: an error object on stdout, the message on stderr."""
+    with pytest.raises(SystemExit) as caught:
+        main.main([*command, "--json", "--no-such-flag"])
+    seen = capsys.readouterr()
+    error = json.loads(seen.out)["error"]
+    assert caught.value.code == error["exit_code"] == 2
+    assert error["what"] in seen.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["eval", "no-such-benchmark"], 2),
+        (["eval", "no-such-benchmark", "--progress", "json"], 2),
+        (["metrics", "no-such-run.jsonl"], 2),
+        (["compare", "a.jsonl", "b.jsonl"], 2),
+        (["why", "a.jsonl"], 2),
+        (["config", "check", "no-such.yaml"], 1),
+        (["config", "show", "broken.yaml", "--debug"], 1),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else str(value),
+)
+def test_b141_json_is_json_when_something_is_not_there(
+    arguments: list[str],
+    code: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("broken.yaml").write_text("a: [")
+    with pytest.raises(SystemExit) as caught:
+        main.main([*arguments, "--json"])
+    seen = capsys.readouterr()
+    said = json.loads(seen.out)
+    assert caught.value.code == code, seen.err
+    assert said.get("error", {"exit_code": code})["exit_code"] == code
+    assert seen.err or said["errors"], "config check shows errors as its result"
+
+
+def test_b141_a_result_is_followed_by_no_error_object(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Such as a score under its floor: the result is what was asked for, and the exit code tells."""
+
+    def shows_and_fails(json: bool = False) -> None:
+        from gymctl.cli.output import Console
+        from gymctl.errors import RunError
+
+        Console().json({"reward": None})
+        raise RunError("coverage is under the floor")
+
+    monkeypatch.setattr(doctor, "command", shows_and_fails)
+    with pytest.raises(SystemExit) as caught:
+        main.main(["doctor", "--json"])
+    seen = capsys.readouterr()
+    assert (caught.value.code, json.loads(seen.out)) == (6, {"reward": None})
+    assert "coverage is under the floor" in seen.err
