@@ -83,7 +83,8 @@ from gymctl.errors import UsageError
         ),
         (
             "eval run --no-serve --health-check-workers 2 --health-check-ignore a,b",
-            "eval --fresh-by-default --no-serve ++health_check_workers=2 ++health_check_ignored_checks=[a,b]",
+            "eval --fresh-by-default --progress text --no-serve ++health_check_workers=2"
+            " ++health_check_ignored_checks=[a,b]",
         ),
         ("eval health-check runs/x", "health-check runs/x"),
         ("--json eval health-check runs/x", "health-check runs/x --json"),
