@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from gymctl.metrics.fingerprint import server_of, signs
+from gymctl.rollouts.journal import End
 from gymctl.rollouts.saved import Key, SavedRun
 from gymctl.rollouts.why import Attempt, Group, Reasons, ended_at
 
@@ -30,10 +32,39 @@ def reasons_lines(run: SavedRun, told: Reasons, groups: Sequence[Group], *, show
     for number, group in enumerate(groups, 1):
         lines += ["", *_group(run, number, group, shown=shown)]
     if told.not_run:
-        lines += ["", f"   not run: {told.not_run:,}; the same eval again makes them"]
+        lines += ["", f"   not run: {told.not_run:,}, {_why_not_run(told.end)}"]
     if told.repaired:
         lines += ["", f"   {told.repaired:,} more attempts failed and were made good by later ones"]
     return lines
+
+
+def _why_not_run(end: End | str | None) -> str:
+    """`the time cap of 14 min was reached`, and what makes the rest."""
+    match end:
+        case End("cap", "--max-time" | "--max-tokens" | "--max-cost" as flag, limit):
+            of = "" if limit is None else f" of {_limit(flag, limit)}"
+            kind = {"--max-time": "time", "--max-tokens": "token", "--max-cost": "cost"}[flag]
+            return f"the {kind} cap{of} was reached; the same eval with a higher {flag} makes them"
+        case End("cap", what):
+            return f"{what} was reached; the same eval again makes them"
+        case End("lost", server):
+            return f"{server} was lost; the same eval again makes them"
+        case End("interrupted"):
+            return "the run was interrupted; the same eval again makes them"
+        case End("error"):
+            return "the run ended with an error; the same eval again makes them"
+        case "none":
+            return "the run was killed, if it does not still run; the same eval again makes them"
+        case _:
+            return "the same eval again makes them"
+
+
+def _limit(flag: str, limit: float) -> str:
+    if flag == "--max-cost":
+        return f"${limit:,.2f}"
+    if flag == "--max-tokens":
+        return f"{limit:,.0f}"
+    return f"{limit / 60:,.3g} min" if limit >= 60 else f"{limit:,.3g} s"
 
 
 def _headline(told: Reasons, groups: Sequence[Group]) -> str:
@@ -129,6 +160,7 @@ def reasons_json(run: SavedRun, told: Reasons, groups: Sequence[Group], *, shown
         "scored": told.scored,
         "failed": told.failed,
         "not_run": told.not_run,
+        "not_run_because": asdict(told.end) if isinstance(told.end, End) else None,
         "repaired_attempts": told.repaired,
         "groups": [
             {

@@ -3,6 +3,7 @@
     {"event": "begin", "run": "6f…", "at": …, "pid": …, "owed": 40}
     {"event": "sent", "rollout": "3-0", "task": 3, "index": 0, "attempt": 0, "server": "env", "at": …}
     {"event": "ended", "rollout": "3-0", "file": "rollouts", "crc32": 1234, "at": …}
+    {"event": "end", "reason": "cap", "what": "--max-time", "limit": 840.0, "at": …}
 
 `at` counts seconds since 1970. `file` is null when a record asked to be written nowhere; `crc32` is that of
 the line without its newline. A `sent` without an `ended` was in flight when the run was stopped: it is sent
@@ -15,15 +16,27 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from gymctl.contract.rollout import ATTEMPT_INDEX, Row, rollout_key
 from gymctl.rollouts.encoding import dumps, loads
 from gymctl.rollouts.lines import LineFile, mend
 
 File = Literal["rollouts", "failures"]
+Reason = Literal["done", "cap", "lost", "interrupted", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Why a session sent nothing more. Without one it was killed, or still runs."""
+
+    reason: Reason
+    what: str | None = None
+    """The cap as it is spelled, or the lost server."""
+    limit: float | None = None
+    """Of the cap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +89,10 @@ class Journal:
             self._unwritten[rollout] += 1
         self._write({"event": "ended", "rollout": rollout, "file": file, "crc32": crc32, "at": _now()})
 
+    def end(self, end: End) -> None:
+        """The session sends nothing more."""
+        self._write({"event": "end", **asdict(end), "at": _now()})
+
     def sync(self) -> None:
         self._file.sync()
 
@@ -101,12 +118,32 @@ def read(path: Path) -> Past:
     return Past(frozenset(in_flight), unwritten)
 
 
-def events(path: Path) -> Iterator[Row]:
-    """Every line that can be read; none when there is no file."""
+def last_end(path: Path) -> End | Literal["none"] | None:
+    """Why the last session ended; `none`: it did not tell, since it was killed or still runs. None: there is
+    no journal to ask, or not one of a version that tells."""
+    found: End | Literal["none"] | None = None
+    for event in events(path, of_sessions=True):
+        if event.get("event") == "begin":
+            found = "none"
+        elif event.get("event") == "end" and event.get("reason") in get_args(Reason):
+            what, limit = event.get("what"), event.get("limit")
+            found = End(
+                event["reason"],
+                what if isinstance(what, str) and what.isprintable() else None,
+                float(limit) if isinstance(limit, (int, float)) else None,
+            )
+    return found
+
+
+def events(path: Path, *, of_sessions: bool = False) -> Iterator[Row]:
+    """Every line that can be read; none when there is no file. `of_sessions`: without those of rollouts,
+    which are not even parsed."""
     if not path.exists():
         return
     with path.open("rb") as file:
         for line in file:
+            if of_sessions and b'"rollout"' in line:
+                continue
             try:
                 event = loads(line)
             except ValueError:

@@ -36,6 +36,16 @@ class Caps:
     """Seconds before the end of that budget in which nothing is started. None: as long as three quarters of
     the last rollouts took, once a few have ended."""
 
+    def of(self, cap: str) -> float | None:
+        """The limit of a cap of the run, by its spelling."""
+        limits = {
+            "--max-time": self.seconds,
+            "--max-tokens": self.tokens,
+            "--max-cost": self.cost,
+            "dispatch_budget_s": self.dispatch_seconds,
+        }
+        return limits.get(cap)
+
     def passed_by(self, usage: Usage | None, cost: float | None) -> list[str]:
         """The caps that one rollout has passed. It is known only from its answer, so the answer counts."""
         passed: list[str] = []

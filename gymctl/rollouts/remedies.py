@@ -28,6 +28,8 @@ class Failure:
     """Rollout id of the first one."""
     inputs: str
     """Path of the inputs file."""
+    run: str
+    """Path of the rollouts file."""
 
     @property
     def server(self) -> str:
@@ -85,7 +87,11 @@ _RULES: tuple[Rule, ...] = (
     ),
     (
         _kind("judge_failed", "judge_unparseable", "judge_invalid", "invalid_judge_response"),
-        lambda failure: Advice("the judge gave no verdict", f"{failure.all_logs}; when it answers, {AGAIN}"),
+        lambda failure: Advice(
+            "the judge gave no verdict",
+            f"{failure.all_logs}; when it answers, the answers that are there are scored again: "
+            f"gymctl reverify {failure.run} --only judge-failed --append, with the configuration of the run",
+        ),
     ),
     (
         _status(401, 403),

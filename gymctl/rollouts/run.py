@@ -29,6 +29,7 @@ from gymctl.rollouts.expand import Plan
 from gymctl.rollouts.failures import Death, Lost
 from gymctl.rollouts.finish import aggregate_metrics, document
 from gymctl.rollouts.history import identity as row_of
+from gymctl.rollouts.journal import End
 from gymctl.rollouts.metric_input import Counting, MetricInput
 from gymctl.rollouts.passport import Identity, RowsDigest
 from gymctl.rollouts.resume import Found, ResumeOptions
@@ -206,14 +207,27 @@ class Run:
         self.has_begun = True
         self.lost = collector.lost
         start = time.monotonic()
+        end = End("error")
         try:
             await collector.run(drain, deaths)
+            end = self._end(collector.cap, options, drain)
+        except asyncio.CancelledError:
+            end = End("interrupted")
+            raise
         finally:
             self.seconds = time.monotonic() - start
             self.cap = collector.cap
+            self.store.end(end)
             # Those that failed in an earlier session and were not reached in this one stay failed.
             for key, outcome in self.store.history.last.items():
                 self.tally.add(row_of(key), outcome, {})
+
+    def _end(self, cap: str | None, options: CollectOptions, drain: asyncio.Event) -> End:
+        if self.lost:
+            return End("lost", self.lost[0].server)
+        if cap is not None:
+            return End("cap", cap, options.caps.of(cap))
+        return End("interrupted" if drain.is_set() and self.tally.not_run else "done")
 
     async def aggregate(
         self, transport: Transport, table: ServerTable, counting: Counting | None = None

@@ -173,6 +173,11 @@ class RunStore:
         except OSError as error:
             raise place.lost_room(self.paths, error) from error
 
+    def end(self, end: journal.End) -> None:
+        """Nothing more is sent in this session, and why. A disk that takes no more is told of elsewhere."""
+        with contextlib.suppress(OSError):
+            self._open_journal.end(end)
+
     def key(self, rollout: str) -> str:
         """The idempotency key of an attempt: the same one whenever the same attempt is sent again."""
         return self._open_journal.key(rollout)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from gymctl.contract.rollout import ATTEMPT_INDEX, JOIN_KEY, OUTCOME, Row
 from gymctl.metrics.fingerprint import Fingerprint, fingerprint, signs
+from gymctl.rollouts.journal import End, last_end
 from gymctl.rollouts.remedies import Advice, Failure, advice
 from gymctl.rollouts.saved import Key, SavedRun, outcome_of
 
@@ -50,6 +51,8 @@ class Reasons:
     not_run: int
     repaired: int
     """Failed attempts of rollouts that have a score now."""
+    end: End | Literal["none"] | None = None
+    """Why the last session sent nothing more, where some were not run (journal.last_end)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +83,14 @@ def reasons(run: SavedRun) -> Reasons:
         if found not in groups:
             groups[found] = Group(found, _advice(found, rollout.record, run), rollout.record)
         groups[found].add(rollout_name(rollout.record, rollout.key), rollout.record)
+    not_run = sum(1 for _ in run.not_run())
     return Reasons(
         groups=sorted(groups.values(), key=lambda group: (-group.count, group.ids[0])),
         scored=len(scored),
         failed=failed,
-        not_run=sum(1 for _ in run.not_run()),
+        not_run=not_run,
         repaired=sum(key in scored for key, _ in run.failures()),
+        end=last_end(run.paths.journal) if not_run else None,
     )
 
 
@@ -132,4 +137,4 @@ def _attempt(run: SavedRun, number: int, record: Row) -> Attempt:
 def _advice(found: Fingerprint, record: Row, run: SavedRun) -> Advice:
     key = (int(record.get("_ng_task_index") or 0), int(record.get("_ng_rollout_index") or 0))
     name = rollout_name(record, key)
-    return advice(Failure(found, signs(record), name, str(run.paths.inputs)))
+    return advice(Failure(found, signs(record), name, str(run.paths.inputs), str(run.paths.rollouts)))

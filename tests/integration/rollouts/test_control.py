@@ -14,13 +14,17 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from gymctl.cli.why_text import reasons_lines
 from gymctl.contract.captures import CaptureFiles
 from gymctl.errors import RunError
 from gymctl.metrics.usage import Usage
 from gymctl.rollouts import governor, retries
 from gymctl.rollouts.captures import Captures
+from gymctl.rollouts.journal import End
 from gymctl.rollouts.limits import Caps
 from gymctl.rollouts.retries import DEFAULT, Retries
+from gymctl.rollouts.saved import SavedRun
+from gymctl.rollouts.why import reasons
 
 from .conftest import Bench, FakeEnvironment, scored, until
 
@@ -169,8 +173,16 @@ async def test_a_cap_is_passed_by_no_more_than_what_was_running(
     await made.collect(and_aggregate=False)
     assert made.run.cap == cap
     assert 5 <= made.run.tally.scored <= 5 + 3
-    assert made.run.tally.not_run == 50 - made.run.tally.scored
+    missing = made.run.tally.not_run
+    assert missing == 50 - made.run.tally.scored
     assert len(made.records("rollouts")) == made.run.tally.scored
+    told = reasons(SavedRun.open(made.run.paths.rollouts))
+    assert told.end == End("cap", cap, 60)
+    limit = {"--max-tokens": "the token cap of 60", "--max-cost": "the cost cap of $60.00"}[cap]
+    lines = reasons_lines(SavedRun.open(made.run.paths.rollouts), told, [], shown=None)
+    assert (
+        f"   not run: {missing}, {limit} was reached; the same eval with a higher {cap} makes them" in lines
+    )
 
 
 async def test_time_ends_a_run_even_when_nothing_ends(environment: Start, bench: Make) -> None:

@@ -12,6 +12,7 @@ import pytest
 from aiohttp import web
 
 from gymctl.cli.main import main
+from gymctl.rollouts.journal import End
 from gymctl.rollouts.saved import SavedRun
 from gymctl.rollouts.why import reasons
 from gymctl.runtime.stack import ServerDeath
@@ -99,7 +100,7 @@ async def test_planted_faults_are_one_group_each_with_class_server_and_hint(
         ("model", "policy_model", "more requests at once than the provider allows"): "--concurrency",
         ("model", "policy_model", "no answer within the time limit"): "--task-timeout",
         ("model", "policy_model", "the answer is not JSON"): "gymctl logs policy_model",
-        ("verifier", "judge_model", "the judge gave no verdict"): "gymctl logs judge_model",
+        ("verifier", "judge_model", "the judge gave no verdict"): "--only judge-failed --append",
         ("infrastructure", "tools", "the disk is full"): "docker system df",
         ("environment", "tools", "the row lacks or misspells a field: body.expected: Field required"): (
             made.run.paths.inputs.name
@@ -176,4 +177,29 @@ async def test_a_server_killed_for_memory_is_named_with_its_last_lines(
     assert "line 29 of ***" in out
     assert "line 10 of ***" in out
     assert "line 9 of" not in out, "the last 20 lines"
-    assert "not run: 43" in out
+    assert "not run: 43, tools was lost; the same eval again makes them" in out
+
+
+@pytest.mark.parametrize("is_drained", [True, False])
+async def test_a_run_that_was_interrupted_says_so(environment: Start, bench: Make, is_drained: bool) -> None:
+    release = asyncio.Event()
+
+    async def hang(row: dict[str, Any], request: web.Request) -> web.Response:
+        await release.wait()
+        return scored(1.0)
+
+    fake = await environment(hang)
+    made = bench(fake.url, 9, concurrency=2)
+    collecting = asyncio.create_task(made.collect(and_aggregate=False))
+    await until(lambda: fake.open_calls == 2)
+    if is_drained:
+        made.drain.set()
+        release.set()
+        await collecting
+    else:
+        collecting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await collecting
+    told = reasons(SavedRun.open(made.run.paths.rollouts))
+    assert (told.scored, told.not_run) == ((2, 7) if is_drained else (0, 9))
+    assert told.end == End("interrupted")

@@ -10,8 +10,10 @@ from fakes import runs
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gymctl.cli.why_text import reasons_lines
 from gymctl.metrics.fingerprint import addresses, fingerprint, server_of, signs, template
 from gymctl.paths import RunPaths
+from gymctl.rollouts.journal import End, Journal, Past, last_end
 from gymctl.rollouts.saved import SavedRun
 from gymctl.rollouts.why import attempts, parse_key, reasons
 
@@ -135,3 +137,36 @@ def test_a_refused_body_names_its_field_and_nothing_that_was_sent() -> None:
 )
 def test_rollout_names(text, key) -> None:
     assert parse_key(text) == key
+
+
+@pytest.mark.parametrize(
+    ("end", "words"),
+    [
+        (None, "the run was killed, if it does not still run"),
+        (End("interrupted"), "the run was interrupted"),
+        (End("lost", "tools"), "tools was lost"),
+        (End("error"), "the run ended with an error"),
+        (End("cap", "--max-time", 840.0), "the time cap of 14 min was reached"),
+        (End("cap", "--max-time", 0.3), "the time cap of 0.3 s was reached"),
+        (End("cap", "dispatch_budget_s", 60.0), "dispatch_budget_s was reached"),
+    ],
+)
+def test_why_rollouts_were_not_run_is_what_the_last_session_said(tmp_path, end, words) -> None:
+    path = runs.write(tmp_path, "x", {0: [1.0], 1: [1.0]})
+    path.write_text(path.read_text().splitlines()[0] + "\n")
+    saved = SavedRun.open(path)
+    assert reasons_lines(saved, reasons(saved), [], shown=None)[-1] == (
+        "   not run: 1, the same eval again makes them"
+    ), "a run of another tool has no journal"
+    for told in (End("cap", "--max-cost", 2.0), end):
+        journal = Journal(saved.paths.journal, "run", Past())
+        journal.begin(2)
+        journal.sent({"_ng_task_index": 0, "_ng_rollout_index": 0}, "0-0", "end")
+        if told is not None:
+            journal.end(told)
+        journal.close()
+    found = reasons(saved)
+    assert found.end == (end or "none") == last_end(saved.paths.journal)
+    assert reasons_lines(saved, found, [], shown=None)[-1].startswith(
+        f"   not run: 1, {words}; the same eval"
+    )
