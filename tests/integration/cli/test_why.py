@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 import socket
 from pathlib import Path
 
 import pytest
 from fakes import runs
+from fakes.evaluations import REPO
 
 from gymctl.cli import why_up
 from gymctl.cli.main import main
@@ -90,6 +92,37 @@ def test_a_port_that_is_taken_is_told_by_why_up_and_forgotten_after_a_start(here
     with failure.remembered(paths):
         pass
     assert failure.recall(paths) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "cause", "words"),
+    [
+        ("import geopy_that_is_not_there", "package missing", "No module named 'geopy_that_is_not_there'"),
+        ("raise SystemExit('the field `city` has no such station')", "stopped", "no such station"),
+    ],
+)
+def test_a_server_that_really_ends_before_it_is_ready_is_told_with_its_last_words(
+    here, capsys, line, cause, words
+) -> None:
+    weather = "resources_servers/weather"
+    shutil.copytree(REPO / "server_images" / weather, here / weather)
+    app = here / weather / "app.py"
+    app.write_text(_with(app, line))
+    start = ("up", "weather", "--search-dir", ".", "--model-type", "scripted_model", "-d")
+    assert run(*start, "--runtime", "process") == 5
+    capsys.readouterr()
+    assert run("why", "--up", "--json") == 0
+    told = json.loads(capsys.readouterr().out)["start"]
+    assert (told["server"], told["cause"]) == ("weather", cause)
+    assert words in "\n".join(told["lines"])
+
+
+def _with(app: Path, line: str) -> str:
+    """The server's file with a line after its first imports from the future."""
+    text = app.read_text()
+    future = "from __future__ import annotations\n"
+    assert future in text
+    return text.replace(future, f"{future}\n{line}\n", 1)
 
 
 @pytest.mark.parametrize(
