@@ -1,9 +1,8 @@
-"""The one HTTP function: who is called, what is resent, and how a failure is named.
+"""The one HTTP function: who is called, and what is resent.
 
-Every call between servers, and from the host to a server, goes through `Transport.call`. It knows four rules:
+Every call between servers, and from the host to a server, goes through `Transport.call`. It knows three
+rules; `connections` below it sends one request.
 
-- No cookie jar and no proxy: callers hand cookies on (CONTRACT 2.4), containers dial each other directly.
-  Only a model server whose config says so names a proxy, for its upstream.
 - A request is sent again only when it cannot have been acted on (the connection was never made), or when
   the receiver recognises it by its `Idempotency-Key`. A repeat must not run a side effect twice, so the
   receiver is asked first: its process must have remembered keys since before the request was sent. A caller
@@ -15,27 +14,30 @@ Every call between servers, and from the host to a server, goes through `Transpo
 from __future__ import annotations
 
 import asyncio
-import errno
 import itertools
-import json
 import logging
-import socket
 from collections.abc import Mapping
 from contextlib import suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
 from urllib.parse import urlsplit
 
-import aiohttp
-import orjson
-
+from gymctl.connections import (
+    Answer,
+    Connections,
+    Route,
+    TransportError,
+    TransportKind,
+    origin_of,
+    shown,
+)
 from gymctl.contract.part import Pool
 from gymctl.contract.pools import divided
 from gymctl.deferred import StreamLost, Streams, places
+
+__all__ = ["Answer", "Route", "Transport", "TransportError", "TransportKind", "cookie_header"]
 
 logger = logging.getLogger("gymctl.transport")
 
@@ -44,7 +46,6 @@ ROLLOUT: ContextVar[str | None] = ContextVar("gymctl_rollout", default=None)
 
 ROLLOUT_HEADER = "x-gymctl-rollout"
 KEY_HEADER = "idempotency-key"
-PROXY_AUTHORIZATION = "proxy-authorization"
 MEMORY_HEADER = "x-gymctl-remembers"
 """On liveness answers: for how many seconds this process has remembered idempotency keys."""
 ASKING_SECONDS = 3.0
@@ -57,103 +58,6 @@ TAKEN_BACK_HEADER = "x-gymctl-taken-back"
 RETRY_SECONDS = 0.5
 TOLD_EVERY = 20
 """Attempts between two log lines of a call that does not get through."""
-KEEPALIVE_SECONDS = 15.0
-"""Below the servers' 30 s, so that the client closes an idle connection first."""
-
-TransportKind = Literal[
-    "transport_unreachable", "transport_peer_drop", "transport_timeout", "transport_local_resource"
-]
-
-_NO_URL = (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError)
-_HOPELESS = (*_NO_URL, aiohttp.ClientSSLError, StreamLost)
-_LOCAL_ERRNOS = frozenset({errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL, errno.ENOBUFS, errno.ENOMEM})
-
-
-class TransportError(Exception):
-    """No answer came. `kind` is one of the failure kinds of CONTRACT 7.4. `url` is as of an Answer."""
-
-    def __init__(self, kind: TransportKind, url: str, detail: str) -> None:
-        url = shown(url)
-        super().__init__(kind, url, detail)
-        self.kind: TransportKind = kind
-        self.url = url
-        self.detail = detail
-
-    def __str__(self) -> str:
-        return f"{self.kind}: {self.url}: {self.detail}"
-
-    @property
-    def is_hopeless(self) -> bool:
-        """Asking again cannot help: no URL, a peer whose certificate is not accepted, or one that was waited
-        for already."""
-        return isinstance(self.__cause__, _HOPELESS)
-
-
-@dataclass(frozen=True)
-class Route:
-    """How a call gets to a server that is not one of ours."""
-
-    proxy: str | None = None
-    """Without user info, which errors of aiohttp would repeat."""
-    proxy_authorization: str | None = field(default=None, repr=False)
-    connect_seconds: float = 10.0
-    """For one connection to be made; an address that swallows packets would take two minutes to fail."""
-
-    @cached_property
-    def options(self) -> dict[str, Any]:
-        # Every limit is named: aiohttp puts a total of 300 s in place of those that are left out.
-        timeout = aiohttp.ClientTimeout(
-            total=None, connect=None, sock_connect=self.connect_seconds, sock_read=None
-        )
-        own = None if self.proxy_authorization is None else {PROXY_AUTHORIZATION: self.proxy_authorization}
-        return {"timeout": timeout, "proxy": self.proxy, "proxy_headers": own}
-
-    def headers(self, url: str, headers: dict[str, str]) -> dict[str, str]:
-        """A proxy that makes a tunnel is sent headers of its own; others read those of the request."""
-        if self.proxy_authorization is None or not url.startswith("http://"):
-            return headers
-        return {**headers, PROXY_AUTHORIZATION: self.proxy_authorization}
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What a server said: bytes as they came, parsed only by who needs it."""
-
-    status: int
-    headers: tuple[tuple[bytes, bytes], ...]
-    """As received, repeats included."""
-    body: bytes
-    url: str
-    """Without user info and query: it is told in messages and logs, and both may hold a key."""
-    reason: str = ""
-
-    @cached_property
-    def cookies(self) -> dict[str, str]:
-        """Name and raw value of every Set-Cookie, to be handed on as they are."""
-        jar: dict[str, str] = {}
-        for key, line in self.headers:
-            if key.lower() == b"set-cookie":
-                name, _, value = line.decode("utf-8", "replace").partition(";")[0].partition("=")
-                jar[name.strip()] = value.strip()
-        return jar
-
-    def header(self, name: str) -> str | None:
-        wanted = name.lower().encode()
-        for key, value in self.headers:
-            if key.lower() == wanted:
-                return value.decode("utf-8", "replace")
-        return None
-
-    @property
-    def is_error(self) -> bool:
-        return self.status >= 400
-
-    def json(self) -> Any:
-        """The body as JSON; the standard parser takes over for what orjson refuses (NaN, lone surrogates)."""
-        try:
-            return orjson.loads(self.body)
-        except orjson.JSONDecodeError:
-            return json.loads(self.body)
 
 
 @dataclass(slots=True)
@@ -188,27 +92,12 @@ class Transport:
         self._names = {} if names is None else names
         self._silent: set[str] = set()
         """Who could not be reached when last called: told once, not once for every call that waits."""
-        self._session: aiohttp.ClientSession | None = None
+        self._connections = Connections(self._pool, self._shares)
         self._streams: Streams | None = None
         self._taking_back: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Transport:
-        connector = aiohttp.TCPConnector(
-            limit=self._shares.limit,
-            limit_per_host=self._shares.limit_per_host,
-            keepalive_timeout=KEEPALIVE_SECONDS,
-            # A container that is made anew may get another's old address: a remembered one would lead astray.
-            use_dns_cache=False,
-            socket_factory=self._socket,
-        )
-        self._session = aiohttp.ClientSession(
-            connector=connector,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            timeout=aiohttp.ClientTimeout(total=None, connect=None, sock_connect=None, sock_read=None),
-            trust_env=False,
-            skip_auto_headers=("User-Agent", "Content-Type"),
-        )
-        self._streams = Streams(self._session, *places(self._shares))
+        self._streams = Streams(await self._connections.open(), *places(self._shares))
         return self
 
     async def __aexit__(
@@ -222,9 +111,7 @@ class Transport:
             self._streams = None
         if self._taking_back:
             await asyncio.wait(self._taking_back, timeout=TAKING_BACK_SECONDS)
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        await self._connections.close()
 
     async def call(
         self,
@@ -260,7 +147,7 @@ class Transport:
 
     def _take_back(self, call: _Call) -> None:
         """Tell the receiver that nobody will ask again; otherwise it goes on for a while in case we do."""
-        if call.key is None or not call.is_plain or self._session is None:
+        if call.key is None or not call.is_plain or not self._connections.is_open:
             return
         task = asyncio.get_running_loop().create_task(self._delete(call.url, {KEY_HEADER: call.key}))
         self._taking_back.add(task)
@@ -269,7 +156,7 @@ class Transport:
     async def _delete(self, url: str, headers: dict[str, str]) -> None:
         with suppress(TransportError, TimeoutError):
             async with asyncio.timeout(TAKING_BACK_SECONDS):
-                await self._once("DELETE", url, None, headers)
+                await self._connections.once("DELETE", url, None, headers)
 
     def _headers(
         self,
@@ -312,7 +199,7 @@ class Transport:
                 self._tell(method, url, attempt, error)
             else:
                 if self._silent:
-                    self._silent.discard(_origin(url))
+                    self._silent.discard(origin_of(url))
                 return answer
             await asyncio.sleep(RETRY_SECONDS)
         raise AssertionError("count() does not end")
@@ -323,9 +210,9 @@ class Transport:
         async def send(more: Mapping[str, str]) -> Answer:
             call.is_plain = not more
             headers = {**call.headers, **more} if more else call.headers
-            return await self._once(call.method, call.url, call.body, headers, call.route)
+            return await self._connections.once(call.method, call.url, call.body, headers, call.route)
 
-        origin = _origin(call.url)
+        origin = origin_of(call.url)
         is_ours = call.route is None and (call.key is not None or origin in self._names)
         if not is_ours or call.method != "POST" or self._streams is None:
             return await send({})
@@ -339,11 +226,11 @@ class Transport:
 
     async def answers_later(self, url: str) -> bool:
         """Whether calls to this server can wait without a connection each."""
-        return self._streams is not None and await self._streams.is_offered(_origin(url))
+        return self._streams is not None and await self._streams.is_offered(origin_of(url))
 
     def _tell(self, method: str, url: str, attempt: int, error: TransportError) -> None:
         """A call that has to wait: at once for the first one to this server, then every ten seconds."""
-        origin = _origin(url)
+        origin = origin_of(url)
         if origin in self._silent and attempt % TOLD_EVERY:
             return
         self._silent.add(origin)
@@ -362,75 +249,10 @@ class Transport:
             async with asyncio.timeout(ASKING_SECONDS):
                 while True:
                     try:
-                        answer = await self._once("GET", f"{_origin(url)}/livez", None, {})
+                        answer = await self._connections.once("GET", f"{origin_of(url)}/livez", None, {})
                     except TransportError:
                         await asyncio.sleep(RETRY_SECONDS)
                         continue
                     seconds = answer.header(MEMORY_HEADER)
                     return seconds is not None and float(seconds) > clock.time() - since
         return False
-
-    async def _once(
-        self,
-        method: str,
-        url: str,
-        body: bytes | Path | None,
-        headers: dict[str, str],
-        route: Route | None = None,
-    ) -> Answer:
-        if self._session is None:
-            raise RuntimeError("Transport is used outside of `async with`")
-        options: dict[str, Any] = {}
-        if route is not None:
-            options, headers = route.options, route.headers(url, headers)
-        data = body.open("rb") if isinstance(body, Path) else body  # closed by aiohttp once it is sent
-        try:
-            async with self._session.request(
-                method, url, data=data, headers=headers, allow_redirects=False, **options
-            ) as response:
-                content = await response.read()
-                return Answer(
-                    response.status, response.raw_headers, content, shown(url), response.reason or ""
-                )
-        except aiohttp.ClientConnectorError as error:
-            is_local = error.os_error.errno in _LOCAL_ERRNOS
-            kind = "transport_local_resource" if is_local else "transport_unreachable"
-            raise TransportError(kind, url, str(error)) from error
-        except aiohttp.ConnectionTimeoutError as error:
-            raise TransportError("transport_unreachable", url, "no connection was made in time") from error
-        except _NO_URL as error:
-            raise TransportError("transport_unreachable", url, "not an http URL") from error
-        except (aiohttp.ClientError, ConnectionError) as error:
-            raise TransportError("transport_peer_drop", url, f"{type(error).__name__}: {error}") from error
-
-    def _socket(self, address: aiohttp.AddrInfoType) -> socket.socket:
-        family, kind, protocol, _, _ = address
-        made = socket.socket(family=family, type=kind, proto=protocol)
-        keep_alive(made, self._pool)
-        return made
-
-
-def shown(url: str) -> str:
-    """The URL for messages: without user info, query and fragment."""
-    if "@" not in url and "?" not in url:
-        return url
-    scheme, mark, rest = url.partition("://")
-    place, slash, path = rest.partition("?")[0].partition("/")
-    return f"{scheme}{mark}{place.rpartition('@')[2]}{slash}{path}"
-
-
-def _origin(url: str) -> str:
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
-
-
-def keep_alive(sock: socket.socket, pool: Pool) -> None:
-    """Let the kernel notice a peer that is gone. Set on a listening socket, accepted sockets inherit it."""
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in (
-        ("TCP_KEEPIDLE", pool.keepalive_idle_seconds),
-        ("TCP_KEEPINTVL", pool.keepalive_interval_seconds),
-        ("TCP_KEEPCNT", pool.keepalive_probes),
-    ):
-        if hasattr(socket, option):
-            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)

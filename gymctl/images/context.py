@@ -13,7 +13,7 @@ from gymctl.errors import ConfigError
 from gymctl.paths import PACKAGE, bundled
 
 # The container half of gymctl (DESIGN 3): what Dockerfile.base copies, and the process runtime's PYTHONPATH.
-SDK_MODULES = ("__init__.py", "deferred.py", "errors.py", "paths.py", "transport.py")
+SDK_MODULES = ("__init__.py", "connections.py", "deferred.py", "errors.py", "paths.py", "transport.py")
 SDK_PACKAGES = ("contract", "metrics", "servers")
 SDK_LEFT_OUT = ("metrics/exporters",)
 

@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "gymctl"
 
-ANYONE = {"errors", "paths", "transport"}
+ANYONE = {"connections", "errors", "paths", "transport"}
 MAY_IMPORT: dict[str, set[str]] = {
     "contract": set(),
     "metrics": {"contract"},
@@ -28,7 +28,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "testing": {"runtime", "rollouts", "metrics", "config", "engine", "servers", "contract"},
     "errors": set(),
     "paths": set(),
-    "transport": {"contract", "deferred"},
+    "transport": {"contract", "deferred", "connections"},
+    "connections": {"contract", "deferred"},
     "deferred": {"contract"},
     "engine": set(),
     "__init__": set(),
@@ -51,7 +52,7 @@ SERVERS_LADDER = (
     {"head", "load"},
     {"inprocess", "__main__"},
 )
-CONTAINER_HALF = {"contract", "metrics", "servers", "deferred", "errors", "paths", "transport"}
+CONTAINER_HALF = {"contract", "metrics", "servers", "connections", "deferred", "errors", "paths", "transport"}
 # A distribution whose import name differs from its own name.
 IMPORT_NAMES = {
     "pytest-asyncio": "pytest_asyncio",

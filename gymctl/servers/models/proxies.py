@@ -11,8 +11,8 @@ import ipaddress
 import urllib.parse
 import urllib.request
 
+from gymctl.connections import Route
 from gymctl.errors import ConfigError
-from gymctl.transport import Route
 
 ENVIRONMENT = "environment"
 _NEAR = frozenset({"localhost", "host.docker.internal"})

@@ -16,10 +16,10 @@ import uvloop
 from starlette.applications import Starlette
 from uvicorn.supervisors import Multiprocess
 
+from gymctl.connections import keep_alive
 from gymctl.contract.part import HttpSettings, Pool, ServerPart
 from gymctl.contract.pools import Machine
 from gymctl.errors import PrerequisiteError, ServerError
-from gymctl.transport import keep_alive
 
 KEEPALIVE_SECONDS = 30
 GRACEFUL_SECONDS = 0.5

@@ -12,6 +12,7 @@ import yaml
 from fakes.contract import Process, Target, cookies_of, free_port
 from fakes.openai_upstream import OpenAIUpstream, Reply
 
+from gymctl.connections import KEEPALIVE_SECONDS
 from gymctl.contract.part import HeadPart, HeadTarget, Pool, ServerPart
 from gymctl.paths import bundled
 from gymctl.servers import head
@@ -19,7 +20,7 @@ from gymctl.servers.inprocess import make_part, serving, serving_folder
 from gymctl.servers.load import load
 from gymctl.servers.stack import serve
 from gymctl.servers.stack.client import ServerClient
-from gymctl.transport import KEEPALIVE_SECONDS, ROLLOUT, Transport
+from gymctl.transport import ROLLOUT, Transport
 
 IMAGES = bundled() / "server_images"
 STEP_STYLE = {"blackjack"}
@@ -175,8 +176,8 @@ async def test_2_4_a_refused_connection_is_tried_until_it_is_made():
 
 async def test_2_4_nothing_between_servers_has_a_time_limit():
     async with Transport() as transport:
-        assert transport._session is not None
-        limits = transport._session.timeout
+        assert transport._connections._session is not None
+        limits = transport._connections._session.timeout
         assert (limits.total, limits.connect, limits.sock_read, limits.sock_connect) == (None,) * 4
 
 
@@ -187,7 +188,7 @@ def test_2_4_b76_the_client_closes_idle_connections_first():
 
 async def test_b76_connections_that_idled_about_the_keep_alive_time_lose_no_call(monkeypatch):
     """The real times, 15 and 30 s, cut down to 0.5 and 1 s."""
-    monkeypatch.setattr("gymctl.transport.KEEPALIVE_SECONDS", 0.5)
+    monkeypatch.setattr("gymctl.connections.KEEPALIVE_SECONDS", 0.5)
     monkeypatch.setattr("gymctl.servers.stack.serve.KEEPALIVE_SECONDS", 1.0)
     part = make_part("weather", "resources_servers", "weather")
     app = load(part, IMAGES / "resources_servers/weather")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from gymctl import connections
 from gymctl import transport as module
 from gymctl.servers.models import proxies
 from gymctl.transport import Transport, TransportError
@@ -179,7 +180,7 @@ async def _lines_per_call(transport: Transport, port: int, in_flight: int) -> fl
 
     def of_the_client(frame, event, arg):
         name = frame.f_code.co_filename
-        return count if "/aiohttp/" in name or name == module.__file__ else None
+        return count if "/aiohttp/" in name or name in (module.__file__, connections.__file__) else None
 
     server = await asyncio.start_server(serve, "127.0.0.1", port, backlog=256)
     sys.settrace(of_the_client)
