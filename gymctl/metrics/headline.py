@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from gymctl.metrics.intervals import Interval, interval
-from gymctl.metrics.statistics import mean
+from gymctl.metrics.statistics import exact_sum, mean
 
 SOLVED = 1.0
 """A rollout with at least this reward solved its task."""
@@ -25,17 +25,21 @@ class TaskScore:
     planned: int = 0
     scored: int = 0
     solved: int = 0
-    total: Fraction | int = 0
-    """Sum of rewards, exact, so that the order in which rollouts finish has no influence."""
+    total: Fraction | float = 0
+    """Sum of rewards, exact, so that the order in which rollouts finish has no influence. A Fraction takes
+    more room than the rest of a task, so a float stays one while there is nothing to add to it."""
     lowest: float = math.inf
     highest: float = -math.inf
     cluster: Hashable = None
     """What the task shares with others that are not independent of it; None: nothing."""
 
     def add(self, reward: float) -> None:
+        if float(reward).is_integer() and isinstance(self.total, int):
+            self.total += int(reward)
+        else:
+            self.total = Fraction(self.total) + Fraction(reward) if self.scored else reward
         self.scored += 1
         self.solved += reward >= SOLVED
-        self.total += int(reward) if float(reward).is_integer() else Fraction(reward)
         self.lowest = min(self.lowest, reward)
         self.highest = max(self.highest, reward)
 
@@ -95,7 +99,7 @@ def headline(tasks: Sequence[TaskScore], repeats: int = 1, ks: Sequence[int] = (
         mean=mean(means) if means else None,
         interval=interval(means, is_unit=is_unit, clusters=clusters) if means else None,
         clusters=None if clusters is None else len(set(clusters)),
-        pooled=float(sum((task.total for task in with_score), Fraction(0)) / scored) if scored else None,
+        pooled=float(exact_sum(task.total for task in with_score) / scored) if scored else None,
         planned=sum(task.planned for task in tasks),
         scored=scored,
         tasks_planned=len(tasks),
@@ -116,10 +120,11 @@ def _clusters(tasks: Sequence[TaskScore]) -> list[Hashable] | None:
 def _bounds(tasks: Sequence[TaskScore]) -> tuple[float, float]:
     def average(unscored: int) -> float:
         shares = (
-            (task.total + unscored * max(0, task.planned - task.scored)) / max(task.planned, task.scored, 1)
+            (Fraction(task.total) + unscored * max(0, task.planned - task.scored))
+            / max(task.planned, task.scored, 1)
             for task in tasks
         )
-        return float(sum(shares, Fraction(0)) / len(tasks))
+        return float(exact_sum(shares) / len(tasks))
 
     return average(0), average(1)
 

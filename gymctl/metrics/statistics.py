@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
 
 from gymctl.metrics.students import t_quantile
 
@@ -21,6 +23,15 @@ def number(value: object) -> float | None:
     except OverflowError:
         return None
     return converted if math.isfinite(converted) else None
+
+
+def exact_sum(values: Iterable[float | Fraction]) -> Fraction:
+    """Without rounding: numerators are added up for each denominator, of which floats have few."""
+    numerators: Counter[int] = Counter()
+    for value in values:
+        numerator, denominator = value.as_integer_ratio()
+        numerators[denominator] += numerator
+    return sum((Fraction(top, bottom) for bottom, top in numerators.items()), Fraction(0))
 
 
 def mean(values: Sequence[float]) -> float:

@@ -34,7 +34,7 @@ from gymctl.rollouts.destinations import (
     Destination,
     Destinations,
 )
-from gymctl.rollouts.episodes import body, identify, record_of, stamp
+from gymctl.rollouts.episodes import Received, body, identify, record_of, stamp
 from gymctl.rollouts.expand import rollout_id
 from gymctl.rollouts.failures import Death, Lost, collector_bug, no_answer, request_failed
 from gymctl.rollouts.governor import Governor, overload
@@ -196,18 +196,20 @@ class Collector:
         try:
             if captures is not None:
                 await captures.clear(name)
-            record, result, size = await self._outcome(work, name)
+            received, result = await self._outcome(work, name)
+            record, size, is_plain = received.record, received.size, received.is_plain
             self._tell_governor(record, result, ticket)
             has_told = True
             seconds = loop.time() - start
             self._clock.ended(seconds)
             if captures is not None:
                 size += await captures.attach(record, work.row, name, seconds)
+                is_plain = False
                 if result.failure is None and record.get("mask_sample"):
                     result = outcome(record, self._models)  # its tokens may have masked it
             server = "" if result.failure is None else server_of(record, self._addresses)
             stamp(record, result, started_at, seconds, self._caps_passed(record), server)
-            await self._store.append(record, size)
+            await self._store.append(record, size, is_plain=is_plain)
             is_over = self._count(work, record, result)
             if captures is not None:
                 captures.check(record)
@@ -262,13 +264,14 @@ class Collector:
             )
         return True
 
-    async def _outcome(self, work: Work, name: str) -> tuple[Row, Outcome, int]:
-        size, row = 0, work.row
+    async def _outcome(self, work: Work, name: str) -> tuple[Received, Outcome]:
+        row = work.row
         try:
             route: Route = self._router.route(row)
             destination = self._destinations[route.server]
             self._tally.asked[name] = route.server
-            record, size = await self._send(destination, work, name)
+            received = await self._send(destination, work, name)
+            record = received.record
             identify(record, row, name, destination.name, destination.implementation)
             result = outcome(record, self._models)
             if result.failure == "infrastructure" and await self._destinations.is_death(destination, record):
@@ -278,13 +281,13 @@ class Collector:
         except Exception as error:
             # The border: a bug met by one rollout must not end the others.
             logger.exception("rollout %s: a bug in the collector", name)
-            record = collector_bug(error)
+            received = Received(collector_bug(error))
+            record = received.record
             identify(record, row, name, self._router.route(row).server, "")
             result = outcome(record, self._models)
-        return record, self._options.declared.applied(record, result), size
+        return received, self._options.declared.applied(record, result)
 
-    async def _send(self, destination: Destination, work: Work, name: str) -> tuple[Row, int]:
-        """The record of one call, without identity, and about how large it is."""
+    async def _send(self, destination: Destination, work: Work, name: str) -> Received:
         try:
             async with asyncio.timeout(self._options.task_timeout) as guard:
                 destination.guards.add(guard)
@@ -294,14 +297,16 @@ class Collector:
                     destination.guards.discard(guard)
         except TimeoutError:
             if destination.lost is not None:
-                return request_failed("transport_peer_drop", "ServerLost", ""), 0
+                return Received(request_failed("transport_peer_drop", "ServerLost", ""))
             limit = self._options.task_timeout
-            return request_failed("transport_timeout", "TimeoutError", f"no answer within {limit} s"), 0
+            return Received(
+                request_failed("transport_timeout", "TimeoutError", f"no answer within {limit} s")
+            )
         except TransportError as error:
             if error.kind == "transport_unreachable":
                 await self._destinations.unreachable(destination)
-            return no_answer(error), 0
-        return record_of(answer, work.row), len(answer.body)
+            return Received(no_answer(error))
+        return record_of(answer, work.row)
 
     async def _answer(self, destination: Destination, work: Work, name: str) -> Answer:
         while True:

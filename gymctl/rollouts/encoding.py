@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -18,14 +18,25 @@ _LONG = b"0" * 19
 """As many digits in a row may be an integer that orjson would turn into a float without a word."""
 
 
-def loads(line: bytes) -> Any:
+class Parsed(NamedTuple):
+    value: Any
+    is_plain: bool
+    """orjson read it: it holds no NaN and no infinity."""
+
+
+def parse(line: bytes) -> Parsed:
     """Parse one JSON value. Raises ValueError (json.JSONDecodeError has line and column)."""
     if _LONG in line.translate(_DIGITS_TO_ZERO):
-        return json.loads(line)
+        return Parsed(json.loads(line), is_plain=False)
     try:
-        return orjson.loads(line)
+        return Parsed(orjson.loads(line), is_plain=True)
     except orjson.JSONDecodeError:
-        return json.loads(line.decode("utf-8", errors="strict"))
+        return Parsed(json.loads(line.decode("utf-8", errors="strict")), is_plain=False)
+
+
+def loads(line: bytes) -> Any:
+    """The value of `parse`."""
+    return parse(line).value
 
 
 def unreadable(error: ValueError | RecursionError) -> str:
@@ -39,13 +50,14 @@ def unreadable(error: ValueError | RecursionError) -> str:
             return f"this line cannot be read: {error}"
 
 
-def dumps(value: Any) -> bytes:
-    """One line of JSON, without the newline."""
+def dumps(value: Any, *, is_plain: bool = False) -> bytes:
+    """One line of JSON, without the newline. `is_plain`: the caller knows that there is no NaN in it; to look
+    for one takes several times as long as encoding does."""
     try:
         encoded = orjson.dumps(value)
     except (orjson.JSONEncodeError, TypeError):
         return json.dumps(value, separators=(",", ":")).encode("ascii")
-    if b"null" in encoded and _has_non_finite(value):
+    if not is_plain and b"null" in encoded and _has_non_finite(value):
         return json.dumps(value, separators=(",", ":")).encode("ascii")
     return encoded
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from gymctl.contract.rollout import (
@@ -21,7 +22,7 @@ from gymctl.contract.rollout import (
 )
 from gymctl.metrics.fingerprint import SERVER
 from gymctl.metrics.outcomes import Outcome
-from gymctl.rollouts.encoding import dumps, loads
+from gymctl.rollouts.encoding import dumps, parse
 from gymctl.rollouts.failures import broken_answer, episode_failure, error_answer, told_beside
 from gymctl.transport import Answer
 
@@ -43,21 +44,34 @@ def body(line: bytes, row: Row) -> bytes:
     )
 
 
-def record_of(answer: Answer, row: Row) -> Row:
+@dataclass(frozen=True, slots=True)
+class Received:
+    """What one call came to, without identity."""
+
+    record: Row
+    size: int = 0
+    """About how many bytes it has."""
+    is_plain: bool = False
+    """There is no NaN in it (encoding.dumps)."""
+
+
+def record_of(answer: Answer, row: Row) -> Received:
     """The record of an answer, without identity."""
+    size = len(answer.body)
     if answer.is_error:
-        return error_answer(answer)
+        return Received(error_answer(answer), size)
     try:
-        value = loads(answer.body)
+        value, is_plain = parse(answer.body)
     except (ValueError, RecursionError) as error:
-        return broken_answer(answer, f"the answer is not JSON: {type(error).__name__}")
+        return Received(broken_answer(answer, f"the answer is not JSON: {type(error).__name__}"), size)
     if not isinstance(value, dict):
-        return broken_answer(answer, "the answer is not a JSON object")
+        return Received(broken_answer(answer, "the answer is not a JSON object"), size)
     if is_materialized(row) and "episode_id" in value and ("result" in value or "failure" in value):
         value = _unpacked(answer, value)
     if value.get(FAILURE_CLASS) is not None:  # an episode that failed is answered with 200 (CONTRACT 7.3)
         value.update(told_beside(answer))
-    return value
+        is_plain = False
+    return Received(value, size, is_plain)
 
 
 def identify(record: Row, row: Row, name: str, server: str, implementation: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from gymctl.contract.rollout import (
@@ -20,7 +21,6 @@ from gymctl.contract.rollout import (
     TASK_INDEX,
     Row,
     is_materialized,
-    rollout_key,
     rollout_name,
 )
 from gymctl.errors import ConfigError
@@ -97,13 +97,10 @@ class Plan:
         problems: list[ConfigError] = []
         summary = PlanSummary()
         ids: set[str] = set()
-        counters: dict[int, int] = {}
         for planned in self._planned(problems.append):
             self._note(planned, summary)
             summary.repeated_rows += planned.row[TASK_INDEX] in summary.tasks
-            for attempt in self._copies(planned, counters, problems.append):
-                task, _ = rollout_key(attempt.row)
-                summary.tasks[task] = summary.tasks.get(task, 0) + 1
+            for attempt in self._copies(planned, summary.tasks, problems.append):
                 summary.planned_by[attempt.route.server] += 1
                 agents = summary.servers.setdefault(attempt.route.server, set())
                 if attempt.route.agent is not None:
@@ -129,19 +126,19 @@ class Plan:
             yield from self._copies(planned, counters, _raise)
 
     def _planned(self, on_problem: OnProblem) -> Iterator[_Planned]:
-        tasks: dict[tuple[str | None, Prompt | None, bytes], int] = {}
-        owners: dict[int, object] = {}
+        tasks: dict[tuple[str | None, Prompt | None], dict[bytes, int]] = {}
+        owners = _Owners()
         repeats = Repeats.of(self.repeats)
         for position, source_row in enumerate(read(self.sources, self.limit)):
             source = source_row.source
-            identity = (source.declared_by, source.prompt, source_row.fingerprint)
-            first = tasks.setdefault(identity, position)
+            alike = tasks.setdefault((source.declared_by, source.prompt), {})
+            first = alike.setdefault(source_row.fingerprint, position)
             try:
                 row = self._prepared(source_row)
                 key, routes = self.router.key(row), self.router.routes(row)
                 for route in routes:
                     self.router.check_pairing(route, row)
-                task = _task_index(source_row, row, identity, first, owners)
+                task = owners.task_index(source_row, row, first)
             except ConfigError as error:
                 on_problem(_placed(error, source_row.where))
                 continue
@@ -159,7 +156,8 @@ class Plan:
     def _copies(
         self, planned: _Planned, counters: dict[int, int], on_problem: OnProblem
     ) -> Iterator[Attempt]:
-        """The rollouts of one row: all of one agent, then all of the next, under one counter for the task."""
+        """The rollouts of one row: all of one agent, then all of the next, under one counter for the task,
+        which goes on in `counters`."""
         row, task = planned.row, planned.row[TASK_INDEX]
         named = named_agent(row)
         params = row.get("responses_create_params")
@@ -245,21 +243,40 @@ class Plan:
         ids.add(own)
 
 
-def _task_index(
-    source_row: SourceRow, row: Row, identity: object, first: int, owners: dict[int, object]
-) -> int:
-    """The caller's, or that of the first identical line. A number that two datasets give, or that a row gives
-    and another one has by its position, would mix their rollouts."""
-    own = row.get(TASK_INDEX)
-    task: int = first if own is None else own
-    owner = identity if own is None else (source_row.path, row.get("task_source"))
-    if owners.setdefault(task, owner) != owner:
-        raise ConfigError(
-            f"`{TASK_INDEX}` {task} would be two tasks"
-            + (": a row before this one says it of itself" if own is None else ""),
-            hint=f"let all rows of a run have an `{TASK_INDEX}` of their own, or none",
-        )
-    return task
+class _Owners:
+    """Whose each task index is; one byte for a row without an index of its own."""
+
+    def __init__(self) -> None:
+        self._by_position = bytearray()
+        """1 for each index that a row has by its position."""
+        self._told: dict[int, tuple[Path, str]] = {}
+        """Index -> the dataset whose rows give it."""
+        self._datasets: dict[tuple[Path, str], tuple[Path, str]] = {}
+
+    def task_index(self, source_row: SourceRow, row: Row, first: int) -> int:
+        """The caller's, or that of the first identical line. A number that two datasets give, or that a row
+        gives and another one has by its position, would mix their rollouts."""
+        own = row.get(TASK_INDEX)
+        if own is None:
+            if first in self._told:
+                raise _two_tasks(first, is_own=False)
+            self._by_position.extend(bytes(max(0, first + 1 - len(self._by_position))))
+            self._by_position[first] = 1
+            return first
+        dataset = (source_row.path, str(row.get("task_source")))
+        dataset = self._datasets.setdefault(dataset, dataset)
+        is_taken = own < len(self._by_position) and self._by_position[own]
+        if is_taken or self._told.setdefault(own, dataset) != dataset:
+            raise _two_tasks(own, is_own=True)
+        return int(own)
+
+
+def _two_tasks(task: int, *, is_own: bool) -> ConfigError:
+    return ConfigError(
+        f"`{TASK_INDEX}` {task} would be two tasks"
+        + ("" if is_own else ": a row before this one says it of itself"),
+        hint=f"let all rows of a run have an `{TASK_INDEX}` of their own, or none",
+    )
 
 
 def _raise(problem: ConfigError) -> None:

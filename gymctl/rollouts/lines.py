@@ -59,14 +59,15 @@ class LineFile:
 
     def write(self, line: bytes) -> None:
         with self._lock:
-            end = os.fstat(self._descriptor).st_size
-            rest = memoryview(line + b"\n")
+            whole = line + b"\n"
+            rest = memoryview(whole)
             self._is_dirty = True
             try:
                 while rest:
                     rest = rest[os.write(self._descriptor, rest) :]
             except OSError:
-                os.ftruncate(self._descriptor, end)
+                written = len(whole) - len(rest)
+                os.ftruncate(self._descriptor, os.fstat(self._descriptor).st_size - written)
                 raise
 
     def sync(self) -> None:

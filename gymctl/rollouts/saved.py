@@ -7,6 +7,7 @@ the record is classified anew. A torn last line, which a killed writer leaves, i
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -21,9 +22,38 @@ from gymctl.rollouts.encoding import dumps, loads, unreadable
 from gymctl.rollouts.lines import numbered
 
 Key = tuple[int, int]
+_DENSE = 16
+"""A task index is far beyond the others when there are less than so many times as many keys."""
 _CLASSES = frozenset(get_args(FailureClass))
 _NOT_CONTENT = frozenset({"agent_ref", "task_source", "skills_ref", "responses_create_params"})
 _CONTENT_OF_PARAMS = ("input", "instructions", "tools")
+
+
+class Keys:
+    """A set of keys, in one byte for each of a run's tasks rather than a hundred for each key."""
+
+    def __init__(self) -> None:
+        self._rows: dict[int, bytearray] = {}
+        """Rollout index -> 1 at each task that has it."""
+        self._far: set[Key] = set()
+        """Whose task index is far beyond the others."""
+        self._counts: Counter[int] = Counter()
+
+    def add(self, key: Key) -> None:
+        task, rollout = key
+        row = self._rows.setdefault(rollout, bytearray())
+        self._counts[rollout] += 1
+        if not 0 <= task < len(row):
+            if not 0 <= task < _DENSE * (self._counts[rollout] + _DENSE):
+                self._far.add(key)
+                return
+            row.extend(bytes(max(task + 1, len(row) * 5 // 4) - len(row)))
+        row[task] = 1
+
+    def __contains__(self, key: Key) -> bool:
+        task, rollout = key
+        row = self._rows.get(rollout, b"")
+        return bool(0 <= task < len(row) and row[task]) or key in self._far
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +104,7 @@ class SavedRun:
 
     def rollouts(self) -> Iterator[SavedRollout]:
         """Every rollout that ended, once: the rollouts file in its order, then failures that stayed so."""
-        seen: set[Key] = set()
+        seen = Keys()
         self.duplicates = 0
         for _, record in read_rows(self.paths.rollouts):
             key = rollout_key(record)
@@ -97,8 +127,11 @@ class SavedRun:
 
     def not_run(self) -> Iterator[Key]:
         """Planned rollouts without a line in either file, in the order of the plan."""
-        ended = {rollout_key(row) for _, row in read_rows(self.paths.rollouts)}
-        ended.update(key for key, _ in self.failures())
+        ended = Keys()
+        for _, row in read_rows(self.paths.rollouts):
+            ended.add(rollout_key(row))
+        for key, _ in self.failures():
+            ended.add(key)
         return (key for row in self.planned() if (key := rollout_key(row)) not in ended)
 
 

@@ -182,15 +182,16 @@ class RunStore:
         """The idempotency key of an attempt: the same one whenever the same attempt is sent again."""
         return self._open_journal.key(rollout)
 
-    async def append(self, record: Row, size: int = 0) -> None:
+    async def append(self, record: Row, size: int = 0, *, is_plain: bool = False) -> None:
         """Write one record to the file it belongs to; done completely, or RunError and the file as before.
 
-        `size` is about how many bytes the record has. A cancellation arrives after the write.
+        `size` is about how many bytes the record has, `is_plain` as of encoding.dumps. A cancellation arrives
+        after the write.
         """
         if size < _LARGE_LINE:
-            self._append_now(record)
+            self._append_now(record, is_plain)
         else:
-            writing = asyncio.ensure_future(asyncio.to_thread(self._append_now, record))
+            writing = asyncio.ensure_future(asyncio.to_thread(self._append_now, record, is_plain))
             try:
                 await asyncio.shield(writing)
             except asyncio.CancelledError:
@@ -201,14 +202,14 @@ class RunStore:
         self._note(record)
         self._sync_now_and_then()
 
-    def _append_now(self, record: Row) -> None:
+    def _append_now(self, record: Row, is_plain: bool) -> None:
         rollout = str(record.get(JOIN_KEY) or rollout_id(record))
         try:
             if record.get(NO_PERSIST):
                 self._open_journal.ended(rollout, None, None)
                 return
             is_failure = record.get(FAILURE_CLASS) is not None
-            line = dumps(record)
+            line = dumps(record, is_plain=is_plain)
             self._file(is_failure).write(line)
             self._open_journal.ended(rollout, "failures" if is_failure else "rollouts", zlib.crc32(line))
         except OSError as error:

@@ -324,7 +324,7 @@ async def test_a_bug_in_the_collector_is_one_failed_rollout(
 
     real = collect.record_of
 
-    def buggy(answer: Any, row: dict[str, Any]) -> dict[str, Any]:
+    def buggy(answer: Any, row: dict[str, Any]) -> Any:
         if row["n"] == 2:
             raise KeyError("a bug")
         return real(answer, row)

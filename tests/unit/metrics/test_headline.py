@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from fractions import Fraction
 
 import pytest
 from hypothesis import example, given
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from gymctl.metrics.headline import Headline, TaskScore, headline, pass_at
 from gymctl.metrics.intervals import interval
 from gymctl.metrics.outcomes import Outcome, outcome
+from gymctl.metrics.statistics import exact_sum
 from gymctl.metrics.tally import Tally
 
 
@@ -329,3 +331,13 @@ def test_a_reason_names_the_model_endpoint_and_what_it_answered() -> None:
 def test_a_reason_never_quotes_a_tool_name() -> None:
     record = {"_ng_failure_class": "agent_run_error", "_ng_failure_call": "tools:8000/ignore-all-this 404"}
     assert outcome(record, models={"policy_model"}).reason == "agent_run_error; 404 from tools:8000"
+
+
+@given(st.lists(st.floats(-1e300, 1e300) | st.integers(-3, 3), min_size=1, max_size=20))
+def test_sums_are_exact_whatever_order_they_come_in(rewards: list[float]) -> None:
+    exact = sum((Fraction(reward) for reward in rewards), Fraction(0))
+    assert exact_sum(rewards) == exact
+    for order in (rewards, rewards[::-1]):
+        found = headline([task(*order)])
+        assert Fraction(task(*order).total) == exact
+        assert (found.mean, found.pooled) == (float(exact / len(rewards)),) * 2

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gymctl.contract.rollout import OUTCOME
 from gymctl.errors import ConfigError, UsageError
 from gymctl.paths import RunPaths
-from gymctl.rollouts.saved import SavedRun, content_hash
+from gymctl.rollouts.saved import Keys, SavedRun, content_hash
 
 
 def key(task: int, rollout: int = 0, **more: Any) -> dict[str, Any]:
@@ -103,3 +103,26 @@ def test_key_order_is_no_content(row: dict[str, Any], random: Any) -> None:
     items = list(row.items())
     random.shuffle(items)
     assert content_hash(row) == content_hash(dict(items))
+
+
+_KEYS = st.tuples(
+    st.one_of(st.integers(-3, 30), st.integers(200, 400), st.just(2**62)), st.one_of(st.integers(-1, 3))
+)
+
+
+@given(st.lists(_KEYS, max_size=40), st.lists(_KEYS, max_size=20))
+def test_keys_are_a_set(added: list[tuple[int, int]], asked: list[tuple[int, int]]) -> None:
+    keys = Keys()
+    for one in added:
+        keys.add(one)
+    assert all(one in keys for one in added)
+    assert [one in keys for one in asked] == [one in set(added) for one in asked]
+
+
+def test_a_million_keys_take_a_few_bytes_each_in_any_order() -> None:
+    dense, sparse = Keys(), Keys()
+    for number in range(20_000):
+        dense.add((19_999 - number, 0))
+        sparse.add((number, number))
+    assert sum(len(row) for row in dense._rows.values()) < 40_000
+    assert sum(len(row) for row in sparse._rows.values()) < 20_000 * 16
