@@ -171,7 +171,8 @@ class _Shelf:
 
     def ordered(self) -> Path:
         """A file with the whole body."""
-        order = sorted(range(len(self._tasks)), key=lambda place: (self._tasks[place], self._rollouts[place]))
+        order = sorted(range(len(self._tasks)), key=self._rollouts.__getitem__)
+        order.sort(key=self._tasks.__getitem__)  # stable; pairs as keys would take more room than the rest
         body = self._path.with_suffix(".json")
         with body.open("wb") as file:
             file.write(_BEFORE)
