@@ -97,9 +97,9 @@ def _model_servers(config: Config | None) -> dict[str, ModelServer]:
 
 def budget_error(run: Run) -> BudgetError:
     """The run stopped at a cap, and can go on."""
-    missing, planned = run.tally.not_run, run.tally.planned
+    missing, planned = run.still_owed, run.tally.planned
     return BudgetError(
-        f"the run stopped at {run.cap}: {missing:,} of {planned:,} rollouts were not made",
+        f"the run stopped at {run.cap}: {missing:,} of {planned:,} rollouts are still to be made",
         where=str(run.paths.rollouts),
         hint="the same command without the cap, or with a higher one, makes the rest",
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -30,10 +31,10 @@ from gymctl.cli.progress import following
 from gymctl.cli.progress_text import TextBlocks
 from gymctl.cli.room import room_for
 from gymctl.cli.serving import Served, Serving
-from gymctl.cli.table import RunFacts, file_lines, reason_lines, result_json, result_lines
+from gymctl.cli.table import RunFacts, file_lines, reason_lines, result_json, result_lines, under_floor
 from gymctl.config.checks.evaluation import Written
 from gymctl.config.model import Config
-from gymctl.config.tree.masking import redact
+from gymctl.config.tree.masking import MASK, redact
 from gymctl.contract.evaluation import EvaluationSettings
 from gymctl.contract.part import Pool
 from gymctl.contract.servers import ServerTable
@@ -138,7 +139,7 @@ class Evaluation:
     def _facts(self, run: Run) -> RunFacts:
         return RunFacts(
             title=self._title,
-            model=self._model,
+            model=_made_with(run, self._model),
             seconds=run.seconds,
             kept=run.kept,
             min_coverage=self._asked.min_coverage,
@@ -177,7 +178,10 @@ class Evaluation:
         if run.replaced:
             console.say(" note        replaced the results of an earlier run at the same place")
         if run.still_owed:
-            console.say(f" continue with the {run.still_owed:,}: {self._same_command(run)}")
+            command = self._same_command(run)
+            console.say(f" continue with the {run.still_owed:,}: {command}")
+            if MASK in command:
+                console.say(f"   with your key in the place of {MASK}")
         else:
             console.say()
             console.say(_next(run, self._written))
@@ -212,7 +216,7 @@ class Evaluation:
                 f"coverage {coverage:.1%} is under the floor of {self._asked.min_coverage:.0%}",
                 where=str(run.paths.failures),
                 details=_reasons(run, self._secrets) if self._console.is_quiet else (),
-                hint="--min-coverage lowers the floor",
+                hint=under_floor(run.tally, run.paths.rollouts),
             )
 
     def _prepare(self, table: ServerTable) -> Run:
@@ -334,6 +338,16 @@ def _is_scripted(run: Run, table: ServerTable) -> bool:
     return any(table[name].address.implementation == SCRIPTED for name in run.servers_needed(table))
 
 
+def _made_with(run: Run, model: str | None) -> str | None:
+    """The model of the rollouts: what is gone on with in spite of another one was not made with this one."""
+    first = run.first_model
+    if not run.is_resumed or first == model:
+        return model
+    if not run.owed:
+        return first
+    return f"{first}, then {model}" if first else model
+
+
 def _reasons(run: Run, secrets: frozenset[str]) -> list[str]:
     return reason_lines(run.tally, lambda text: redact(text, secrets))
 
@@ -341,11 +355,11 @@ def _reasons(run: Run, secrets: frozenset[str]) -> list[str]:
 def _next(run: Run, written: Written) -> str:
     """One thing worth doing now."""
     if run.tally.failed:
-        return f"next: gymctl why {run.paths.rollouts}"
+        return f"next: gymctl why {shlex.quote(str(run.paths.rollouts))}"
     if written.settings.limit is not None:
         place = written.where("limit")
         limit = "--limit" if place == "--limit" else f"`limit` ({place})"
         return f"next: leave out {limit} and name another --output to run all rows"
     if run.summary.repeats == 1:
         return "next: add -k 4 for pass@4 and a narrower interval, with another --output"
-    return f"next: read the rollouts: {run.paths.rollouts}"
+    return f"next: gymctl metrics {shlex.quote(str(run.paths.rollouts))} --by task"

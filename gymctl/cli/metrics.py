@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -162,7 +163,7 @@ def show(
     """Print everything; RunError when the coverage is under the floor."""
     from gymctl.cli import metrics_tables as tables
     from gymctl.cli.saved_facts import MadeWith
-    from gymctl.cli.table import reason_lines, result_lines
+    from gymctl.cli.table import reason_lines, result_lines, under_floor
     from gymctl.rollouts.measured import measure
     from gymctl.rollouts.saved import SavedRun
 
@@ -188,13 +189,15 @@ def show(
             f"coverage {coverage:.1%} is under the floor of {min_coverage:.0%}",
             where=str(paths[0]),
             details=reason_lines(measured.tally),
-            hint="--min-coverage lowers the floor",
+            hint=under_floor(measured.tally, paths[0]),
         )
 
 
 def _next(paths: Sequence[Path], measured: Measured, wanted: Wanted) -> str:
     """One thing worth doing now."""
-    names = " ".join(map(str, paths[:3])) + (" …" if len(paths) > 3 else "")
+    names = shlex.join(map(str, paths[:3])) + (" …" if len(paths) > 3 else "")
+    if len(paths) == 1 and measured.tally.failed:
+        return f"next: gymctl why {names}"
     if not wanted.tasks:
         return f"next: gymctl metrics {names} --by task"
     return f"next: gymctl metrics {names} --columns"

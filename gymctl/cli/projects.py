@@ -38,12 +38,22 @@ def find(name: str | None) -> RunningProject:
 
 
 def kept(name: str | None) -> ProjectPaths | None:
-    """A project that is down and has left logs: the one named, or the only one here when none is up."""
+    """A project that is down and has left logs: the one named, or the only one here when none is up.
+
+    UsageError when it could be several.
+    """
     from gymctl.paths import ProjectPaths
 
     folders = [path.parent for path in Path(".gymctl").glob("*/logs") if any(path.glob("*.log"))]
     is_here = any(Path(".gymctl").glob("*/project.json"))
     chosen = [folder for folder in folders if (folder.name == name if name else not is_here)]
+    if len(chosen) > 1:
+        chosen.sort(key=lambda folder: (folder / "logs").stat().st_mtime, reverse=True)
+        names = [folder.name for folder in chosen]
+        raise UsageError(
+            f"no project is up in this folder, and several have left logs: {', '.join(names)}",
+            hint=f"name one, such as the latest: --project {names[0]}",
+        )
     if len(chosen) != 1 or (chosen[0] / "project.json").exists():
         return None
     return ProjectPaths(chosen[0])

@@ -46,7 +46,8 @@ def resolve(text: str, base: Path | None = None) -> Path:
         return found[0]
     if found:
         raise _unknown(text, "several runs are called so", found)
-    raise _unknown(text, "there is no such file and no run is called so", known)
+    what = "that is a folder" if path.is_dir() else "there is no such file"
+    raise _unknown(text, f"{what}, and no run is called so", known)
 
 
 def outputs(base: Path | None = None) -> list[Path]:

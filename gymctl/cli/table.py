@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from gymctl.cli.health_text import health_text, is_worth_a_line
@@ -270,12 +272,18 @@ def reason_lines(tally: Tally, clean: Callable[[str], str] = str) -> list[str]:
     return lines
 
 
+def under_floor(tally: Tally, rollouts: Path) -> str:
+    """What to do about a coverage that is too low."""
+    lower = "--min-coverage lowers the floor"
+    return f"gymctl why {shlex.quote(str(rollouts))} tells the causes; {lower}" if tally.failed else lower
+
+
 def _cost(tally: Tally, facts: RunFacts) -> str:
     dated = f"     prices of {facts.prices_of}" if facts.prices_of else ""
     if not tally.unpriced:
         return f"{money(tally.cost)}{dated}"
     if not tally.cost:
-        return f"unknown: the price file has no price for this model{dated}"
+        return f"unknown: no price of this model is known (--prices){dated}"
     return f"unknown: {money(tally.cost)}, and {tally.unpriced:,} answers of models without a price{dated}"
 
 

@@ -106,6 +106,12 @@ def _check_kinds(paths: RunPaths, folder: Path) -> None:
             raise PrerequisiteError(
                 "the output is a folder", where=str(path), hint="name a file, like results/run.jsonl"
             )
+        if path.exists() and not path.is_file():  # root may replace /dev/null, and every program needs it
+            raise PrerequisiteError(
+                "the output is a device, a pipe or a socket",
+                where=str(path),
+                hint="name a file, like results/run.jsonl; --json writes the result to stdout",
+            )
     if paths.folder.exists() and not paths.folder.is_dir():
         raise PrerequisiteError(
             "the folder of the run's own files cannot be made: there is a file",

@@ -159,6 +159,11 @@ class Run:
         return not self.store.is_new
 
     @property
+    def first_model(self) -> str | None:
+        """What the model was called when the run was begun, as far as it is known."""
+        return None if self.store.passport is None else self.store.passport.model
+
+    @property
     def is_done(self) -> bool:
         """An earlier session made all rollouts that there were to make."""
         return self.is_resumed and not self.owed

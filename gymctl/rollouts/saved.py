@@ -14,7 +14,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, BinaryIO, cast, get_args
 
-from gymctl.contract.rollout import OUTCOME, Row, is_materialized, rollout_key
+from gymctl.contract.rollout import OUTCOME, ROLLOUT_INDEX, TASK_INDEX, Row, is_materialized, rollout_key
 from gymctl.errors import ConfigError, UsageError
 from gymctl.metrics.outcomes import FailureClass, Outcome, outcome
 from gymctl.paths import RunPaths
@@ -203,4 +203,10 @@ def _parsed(file: BinaryIO, path: Path) -> Iterator[tuple[int, Row]]:
             raise ConfigError(unreadable(error), where=f"{path}:{line.number}") from None
         if not isinstance(value, dict):
             raise ConfigError("a record must be a JSON object", where=f"{path}:{line.number}")
-        yield line.start, cast(Row, value)
+        row = cast(Row, value)
+        for name in (TASK_INDEX, ROLLOUT_INDEX):
+            if not isinstance(row.get(name, 0), int | None):
+                raise ConfigError(
+                    f"`{name}` must be an integer, got {row[name]!r}", where=f"{path}:{line.number}"
+                )
+        yield line.start, row

@@ -62,9 +62,13 @@ def test_b103_another_configuration_is_refused_by_name_and_concurrency_is_none(f
 
 
 def test_b104_a_complete_run_starts_no_server_and_prints_its_result(folder: Path) -> None:
-    result = again(folder, "--json")
+    result = again(folder, "--json", "--model", "another")
     assert result.returncode == 0, result.stderr
-    assert json.loads(result.stdout)["rollouts"]["scored"] == 3
+    shown = json.loads(result.stdout)
+    assert shown["rollouts"]["scored"] == 3
+    assert shown["model"] is None, (
+        "a scripted model has no name, and the rollouts were not made with this one"
+    )
     assert "ready" not in result.stderr
     assert not (folder / ".gymctl").exists()
 

@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
 from gymctl.cli.logs import seconds, shown
+from gymctl.cli.projects import kept
 from gymctl.cli.ps import _row, _since
 from gymctl.errors import UsageError
 from gymctl.runtime.logs import LogLine
@@ -41,3 +45,20 @@ def test_a_project_of_which_nothing_runs_is_not_called_up() -> None:
     alive = ServerStatus("head", "head", "ready", None)
     assert _since("weather-1a2b", 0.0, [dead]).startswith("nothing runs any more")
     assert _since("weather-1a2b", 0.0, [dead, alive]).startswith("up ")
+
+
+def test_logs_of_several_projects_that_are_down_are_offered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ "no project is up" would send people away from logs that are there."""
+    monkeypatch.chdir(tmp_path)
+    for age, name in enumerate(("newer", "older")):
+        logs = tmp_path / ".gymctl" / name / "logs"
+        logs.mkdir(parents=True)
+        (logs / "desk.log").write_text("line\n")
+        os.utime(logs, (1_000 - age, 1_000 - age))
+    with pytest.raises(UsageError, match="several have left logs: newer, older") as caught:
+        kept(None)
+    assert caught.value.hint == "name one, such as the latest: --project newer"
+    found = kept("older")
+    assert found is not None and found.folder.name == "older"

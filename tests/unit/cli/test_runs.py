@@ -48,6 +48,7 @@ def test_a_path_needs_no_list(tmp_path: Path) -> None:
         ("friday", "there is no such file"),
         ("@-9", "4 runs of this folder are known"),
         ("@-0", "there is no such file"),
+        (".", "that is a folder"),
     ],
 )
 def test_what_is_not_found_is_told_with_what_there_is(folder: Path, text: str, why: str) -> None:

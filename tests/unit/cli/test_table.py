@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gymctl.cli.progress import block, line
-from gymctl.cli.table import RunFacts, duration, result_json, result_lines, span
+from gymctl.cli.table import RunFacts, duration, result_json, result_lines, span, under_floor
 from gymctl.metrics.outcomes import Outcome
 from gymctl.metrics.tally import Tally
 
@@ -181,3 +182,10 @@ def test_progress_shows_counts_reward_failures_and_the_slowest() -> None:
 def test_progress_of_an_empty_run() -> None:
     assert "0 of 0" in block(Tally(), now=0.0, elapsed=0.0)[0]
     assert "reward –" in line(Tally(), 0.0)
+
+
+def test_a_coverage_that_is_too_low_names_the_command_that_tells_why() -> None:
+    assert under_floor(tally([[1, "model"]]), Path("my runs/x.jsonl")) == (
+        "gymctl why 'my runs/x.jsonl' tells the causes; --min-coverage lowers the floor"
+    )
+    assert under_floor(tally([[1, None]]), Path("x.jsonl")) == "--min-coverage lowers the floor"

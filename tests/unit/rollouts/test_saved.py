@@ -126,3 +126,10 @@ def test_a_million_keys_take_a_few_bytes_each_in_any_order() -> None:
         sparse.add((number, number))
     assert sum(len(row) for row in dense._rows.values()) < 40_000
     assert sum(len(row) for row in sparse._rows.values()) < 20_000 * 16
+
+
+def test_an_index_that_is_no_number_is_an_error_with_its_line(run: SavedRun) -> None:
+    write(run.paths.rollouts, [key(0, reward=1.0), {**key(0), "_ng_task_index": "a"}])
+    with pytest.raises(ConfigError, match="`_ng_task_index` must be an integer, got 'a'") as caught:
+        list(run.rollouts())
+    assert caught.value.where == f"{run.paths.rollouts}:2"

@@ -175,3 +175,13 @@ def test_the_aggregate_file_is_old_or_new_never_half(tmp_path: Path, monkeypatch
     run.close()
     assert run.paths.aggregate.read_bytes() == b"[1]"
     assert not [name for name in names(tmp_path / "out") if name.startswith(".")]
+
+
+@pytest.mark.parametrize("name", ["x.jsonl", "x_failures.jsonl", "x_aggregate_metrics.json"])
+def test_a_device_or_pipe_is_never_replaced(tmp_path: Path, name: str) -> None:
+    """As root, `-o /dev/null` would take the machine's /dev/null away."""
+    (tmp_path / "out").mkdir()
+    os.mkfifo(tmp_path / "out" / name)
+    with pytest.raises(PrerequisiteError, match="a device, a pipe or a socket"):
+        store(tmp_path).prepare([{"n": 1}])
+    assert (tmp_path / "out" / name).is_fifo()
