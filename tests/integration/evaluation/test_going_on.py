@@ -96,7 +96,7 @@ def test_fresh_alone_replaces_and_the_peer_does_so_unless_told_to_resume(folder:
     peer = [sys.executable, "-c", "from gymctl.cli.peer import gym; gym()", "eval", "run"]
     command = [
         *peer,
-        *("--benchmark", "weather", "--limit", "3", "--search-dir", "."),
+        *("--benchmark", "weather", "--split", "benchmark", "--limit", "3", "--search-dir", "."),
         "+output_jsonl_fpath=out/x.jsonl",
     ]
     resumed = subprocess.run([*command, "--resume"], cwd=folder, capture_output=True, text=True, check=False)
