@@ -9,13 +9,15 @@ environment server is another process, which answers nothing before the wanted n
 (held_environment.py). CPU is user and system time of the client alone. Memory is its peak RSS in each step;
 by rollout in flight it is what the collection had at most above its start, by row what it has left behind.
 
-Lines of the table differ in how many are in flight; the last one, in how many rollouts there are in all.
+Lines of the table differ in how many are in flight; the last one, in how many rollouts there are in all. "ms
+by tenth" is the CPU of one rollout in the first and in the last tenth of them: equal when nothing grows.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import os
 import resource
@@ -101,9 +103,10 @@ def measured(in_flight: int, rows: int, asked: argparse.Namespace) -> dict[str, 
 
 HEAD = (
     f"{'in flight':>9} {'reached':>8} {'rollouts':>9} | {'CPU ms per rollout':^35} | {'peak RSS MB':^25} "
-    f"| {'per in':^8} {'per':^8} | {'rollouts':>8}\n"
+    f"| {'per in':^8} {'per':^8} | {'rollouts':>8} | {'ms by tenth':^13}\n"
     f"{'':9} {'':8} {'':9} | {'prepare':>8} {'collect':>8} {'aggregate':>9} {'all':>7} "
-    f"| {'start':>7} {'collect':>8} {'aggr.':>8} | {'flight kB':>8} {'row kB':>7} | {'per s':>8}"
+    f"| {'start':>7} {'collect':>8} {'aggr.':>8} | {'flight kB':>8} {'row kB':>7} "
+    f"| {'per s':>8} | {'first':>6} {'last':>6}"
 )
 
 
@@ -117,7 +120,8 @@ def line(found: dict[str, Any]) -> str:
         f"{found['in_flight']:>9} {found['most']:>8} {rows:>9} "
         f"| {ms['prepare']:>8.3f} {ms['collect']:>8.3f} {ms['aggregate']:>9.3f} {sum(ms.values()):>7.3f} "
         f"| {found['before_mb']['prepare']:>7.0f} {rss['collect']:>8.0f} {rss['aggregate']:>8.0f} "
-        f"| {flight:>8.1f} {per_row:>8.2f} | {rows / found['seconds']['collect']:>8.0f}"
+        f"| {flight:>8.1f} {per_row:>8.2f} | {rows / found['seconds']['collect']:>8.0f} "
+        f"| {found['tenths_ms'][0]:>6.3f} {found['tenths_ms'][-1]:>6.3f}"
     )
 
 
@@ -140,14 +144,33 @@ async def client(wanted: dict[str, Any]) -> dict[str, Any]:
     try:
         async with Transport(Pool(limit=0, limit_per_host=0)) as transport:
             with steps.step("collect"):
+                tenths = asyncio.create_task(cpu_of_tenths(run))
                 await run.collect(transport, table, CollectOptions(wanted["in_flight"]), asyncio.Event())
+                marks = await asyncio.wait_for(tenths, 5)
             with steps.step("aggregate"):
                 await run.aggregate(transport, table)
         score, scored = run.tally.headline(), run.tally.scored
     finally:
         run.close()
     assert scored == wanted["rows"], f"{scored} of {wanted['rows']} rollouts are scored: {run.tally.causes}"
-    return {**steps.figures(), "mean": score.mean}
+    return {**steps.figures(), "mean": score.mean, "tenths_ms": between(marks)}
+
+
+async def cpu_of_tenths(run: Run) -> list[tuple[int, float]]:
+    """Rollouts and CPU seconds so far, about when each tenth of the rollouts has ended."""
+    planned = run.tally.planned
+    marks = [(0, own_cpu())]
+    while run.tally.finished < planned:
+        if run.tally.finished * 10 // planned > marks[-1][0] * 10 // planned:
+            marks.append((run.tally.finished, own_cpu()))
+        await asyncio.sleep(0.05)
+    return [*marks, (planned, own_cpu())]
+
+
+def between(marks: list[tuple[int, float]]) -> list[float]:
+    """CPU milliseconds per rollout from each mark to the next."""
+    steps = itertools.pairwise(marks)
+    return [round((cpu - before) * 1000 / (count - start), 3) for (start, before), (count, cpu) in steps]
 
 
 class Steps:
