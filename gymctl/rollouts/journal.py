@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal, get_args
@@ -43,8 +43,8 @@ class End:
 class Past:
     """What a journal says about the sessions before this one."""
 
-    in_flight: frozenset[str] = frozenset()
-    """Rollout ids that were sent and have no end."""
+    in_flight: Mapping[str, float] = field(default_factory=dict)
+    """Rollout ids that were sent and have no end, and when they were sent, in seconds since 1970."""
     unwritten: Counter[str] = field(default_factory=Counter)
     """Rollout id -> how often it ended without a line: sending it again must not find that end."""
 
@@ -56,6 +56,7 @@ class Journal:
         self.path = path
         self._run = run
         self._unwritten = past.unwritten
+        self._in_flight = past.in_flight
         path.parent.mkdir(parents=True, exist_ok=True)
         mend(path)
         self._file = LineFile(path)
@@ -93,6 +94,17 @@ class Journal:
         """The session sends nothing more."""
         self._write({"event": "end", **asdict(end), "at": _now()})
 
+    @property
+    def has_in_flight(self) -> bool:
+        """Earlier sessions left attempts that were sent and have no end."""
+        return bool(self._in_flight)
+
+    def give_up(self, since: float) -> None:
+        """Attempts in flight that were sent before `since` are made anew, under keys of their own."""
+        for rollout, at in self._in_flight.items():
+            if at <= since:
+                self.ended(rollout, None, None)
+
     def sync(self) -> None:
         self._file.sync()
 
@@ -105,17 +117,18 @@ class Journal:
 
 def read(path: Path) -> Past:
     """What an earlier session left. A line that cannot be read says nothing; a missing file neither."""
-    in_flight: set[str] = set()
+    in_flight: dict[str, float] = {}
     unwritten: Counter[str] = Counter()
     for event in events(path):
         rollout = str(event.get("rollout"))
         if event.get("event") == "sent":
-            in_flight.add(rollout)
+            at = event.get("at")
+            in_flight[rollout] = float(at) if isinstance(at, (int, float)) else 0.0
         elif event.get("event") == "ended":
-            in_flight.discard(rollout)
+            in_flight.pop(rollout, None)
             if event.get("file") is None:
                 unwritten[rollout] += 1
-    return Past(frozenset(in_flight), unwritten)
+    return Past(in_flight, unwritten)
 
 
 def last_end(path: Path) -> End | Literal["none"] | None:

@@ -37,6 +37,7 @@ from gymctl.rollouts.route import Router, Routing, Where, depends_on, nowhere
 from gymctl.rollouts.saved import SavedRun
 from gymctl.rollouts.store import RunStore
 from gymctl.rollouts.summary import PlanSummary
+from gymctl.rollouts.world import youngest
 from gymctl.transport import Transport
 
 
@@ -210,6 +211,9 @@ class Run:
         await collector.check(self.summary.servers)
         self.replaced = self.store.begin()
         self.has_begun = True
+        if self.store.has_in_flight:
+            needed = [table[name] for name in self.servers_needed(table)]
+            self.store.give_up_in_flight(await youngest(transport, needed))
         self.lost = collector.lost
         start = time.monotonic()
         end = End("error")

@@ -178,6 +178,18 @@ class RunStore:
         with contextlib.suppress(OSError):
             self._open_journal.end(end)
 
+    @property
+    def has_in_flight(self) -> bool:
+        """Earlier sessions left attempts that were sent and have no end; after `begin`."""
+        return self._open_journal.has_in_flight
+
+    def give_up_in_flight(self, since: float) -> None:
+        """Make attempts anew that were in flight at `since`. RunError: the disk is full."""
+        try:
+            self._open_journal.give_up(since)
+        except OSError as error:
+            raise place.lost_room(self.paths, error) from error
+
     def key(self, rollout: str) -> str:
         """The idempotency key of an attempt: the same one whenever the same attempt is sent again."""
         return self._open_journal.key(rollout)

@@ -97,10 +97,10 @@ async def test_15_2_off_means_that_nothing_is_added(http, agent, upstream):
     assert closed.json["agent_observations"] is None
 
 
-async def test_6_4_each_activation_is_a_record_of_the_receipt(http, agent, upstream, tools_url):
+async def test_6_4_each_activation_is_a_record_of_the_receipt(http, agent, upstream, resources_url):
     url = await agent()
     name = f"agent-session-{uuid.uuid4().hex}"
-    seeded = await post(http, f"{url}/v1/agent_sessions", agent_seed(name, tools_url))
+    seeded = await post(http, f"{url}/v1/agent_sessions", agent_seed(name, resources_url))
     jar = seeded.cookies
     upstream.plan(reply(call()), reply(message()), reply(message(), id="resp_3"))
     for _ in range(2):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -107,7 +108,20 @@ async def test_a_torn_last_line_is_dropped_with_a_note_and_made_again(
     assert sorted(record["_ng_task_index"] for record in second.records("rollouts")) == [0, 1, 2]
 
 
-async def test_an_attempt_in_flight_is_sent_again_under_its_key(environment: Start, bench: Make) -> None:
+def in_a_world_that_began(monkeypatch: pytest.MonkeyPatch, at: float) -> None:
+    """The servers behind the fake environment are only names."""
+
+    async def youngest(*_: object) -> float:
+        return at
+
+    monkeypatch.setattr("gymctl.rollouts.run.youngest", youngest)
+
+
+@pytest.mark.parametrize("is_same_world", [True, False])
+async def test_an_attempt_in_flight_is_sent_again_under_its_key_unless_a_server_was_started_anew(
+    environment: Start, bench: Make, monkeypatch: pytest.MonkeyPatch, is_same_world: bool
+) -> None:
+    in_a_world_that_began(monkeypatch, 0.0 if is_same_world else time.time() + 1)
     fake = await environment(by_number)
     first = bench(fake.url, 2, concurrency=1)
     await first.collect()
@@ -119,7 +133,7 @@ async def test_an_attempt_in_flight_is_sent_again_under_its_key(environment: Sta
     second = bench(fake.url, 2)
     assert "1 in flight" in second.run.notes[0]
     await second.collect()
-    assert fake.keys[-1] == keys[1]
+    assert (fake.keys[-1] == keys[1]) is is_same_world
 
 
 async def test_a_rollout_that_was_altered_is_named(environment: Start, bench: Make) -> None:
@@ -137,9 +151,10 @@ async def test_a_rollout_that_was_altered_is_named(environment: Start, bench: Ma
 
 
 async def test_an_attempt_that_the_server_has_given_up_is_made_anew_and_costs_no_failure(
-    environment: Start, bench: Make
+    environment: Start, bench: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Resumed too late: the server has cancelled what nobody asked for, and says so to a repeat."""
+    in_a_world_that_began(monkeypatch, 0.0)
     given_up: set[str | None] = set()
 
     async def forgetting(row: Row, request: web.Request) -> web.Response:
