@@ -17,6 +17,7 @@ import aiohttp
 import orjson
 import pytest
 
+from gymctl.connections import Connections
 from gymctl.contract.part import Pool
 from gymctl.errors import ConfigError
 from gymctl.servers.models import breaker
@@ -167,13 +168,13 @@ async def test_b69_cancelled_waiters_neither_block_the_pool_nor_let_others_starv
 
 async def test_b70_a_peer_that_vanished_is_noticed_by_the_kernel_within_two_minutes(upstream, monkeypatch):
     made: list[socket.socket] = []
-    original = Transport._socket
+    original = Connections._socket
 
-    def remembered(self: Transport, address: Any) -> socket.socket:
+    def remembered(self: Connections, address: Any) -> socket.socket:
         made.append(original(self, address))
         return made[-1]
 
-    monkeypatch.setattr(Transport, "_socket", remembered)
+    monkeypatch.setattr(Connections, "_socket", remembered)
     async with Transport() as transport:
         await Upstream(transport, upstream.url).post("/responses", b"{}")
         (used,) = made
