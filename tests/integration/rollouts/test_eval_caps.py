@@ -61,7 +61,7 @@ def test_a_run_stops_at_its_cap_with_exit_8_and_the_rest_is_made_later(tmp_path:
     cost = (result["tokens"]["input"] * 2 + result["tokens"]["output"] * 10) / 1e6
     assert result["cost_usd"] == pytest.approx(cost)
     saved = saved_metrics(tmp_path, "--prices", "prices.yaml", "--min-coverage", "0")
-    own = {"title", "seconds", "files", "min_coverage", "reward", "interval_95", "interval_method"}
+    own = {"title", "seconds", "files", "min_coverage", "reward", "interval_95", "interval_method", "health"}
     own |= {"pooled_mean", "pass_at", "pass_all"}  # above the floor that is lowered here
     common = result.keys() - own
     assert {key: saved[key] for key in common} == {key: result[key] for key in common}
