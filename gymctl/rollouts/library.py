@@ -169,8 +169,9 @@ class _Making:
         if not settings.disable_aggregation:
             await run.aggregate(self._transport, self._table, counting(settings))
         if run.cap is not None:
-            missing = run.tally.not_run
-            raise BudgetError(f"the run stopped at {run.cap}: {missing:,} rollouts were not made")
+            raise BudgetError(
+                f"the run stopped at {run.cap}: {run.still_owed:,} rollouts are still to be made"
+            )
 
 
 @asynccontextmanager
