@@ -32,4 +32,6 @@ def test_every_kind_of_server_is_measured_beside_the_echo() -> None:
         "resources",
         "agent",
     }
-    assert all(line["least"] > 0 and line["ratio"] > 0 for line in lines)
+    # So few requests can cost less than the clock of a busy machine tells: single figures may be 0.
+    assert all(line["median"] >= line["least"] >= 0 for line in lines)
+    assert sum(line["least"] for line in lines) > 0
