@@ -129,7 +129,7 @@ def lines(size: str, measured: Sequence[Case]) -> list[dict[str, Any]]:
             "size": size,
             "least": round(min(case.milliseconds), 4),
             "median": round(statistics.median(case.milliseconds), 4),
-            "ratio": round(min(case.milliseconds) / least, 2),
+            "ratio": round(min(case.milliseconds) / least, 2) if least else 0.0,
         }
         for case in measured
     ]
