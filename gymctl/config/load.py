@@ -24,6 +24,7 @@ from gymctl.config.checks import (
 )
 from gymctl.config.checks.global_keys import RESERVED
 from gymctl.config.checks.instances import UNKNOWN_PORT, Instance
+from gymctl.config.families import family_of
 from gymctl.config.model import Config, Origin, ServerBlock
 from gymctl.config.problems import Problems
 from gymctl.config.reading import text
@@ -207,4 +208,5 @@ def _block(instance: Instance, folder: Path, known: Mapping[str, ServerKind]) ->
         is_port_explicit=settings["port"] != UNKNOWN_PORT,
         workers=settings.get("num_workers") or 1,
         is_generated=instance.is_generated,
+        family=family_of(folder, settings["entrypoint"]),
     )

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from gymctl.config.families import Family
 from gymctl.contract.part import HttpSettings, Pool
 from gymctl.contract.servers import ServerKind
 from gymctl.errors import ConfigError, Place
@@ -99,6 +100,8 @@ class ServerBlock:
     workers: int = 1
     is_generated: bool = False
     """A relay made for an agent that no environment server fronts (CONTRACT 1.17)."""
+    family: Family = "gymctl"
+    """Whose SDK its folder is written for: what its image stands on, and how it is told its part."""
 
     @property
     def path(self) -> tuple[str, ServerKind, str]:
