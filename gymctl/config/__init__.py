@@ -14,6 +14,7 @@ tree/            layers merged, with who wrote what; references followed
 problems.py      the collector of everything that is wrong
 project.py       the project's name
 names.py         suggestions for names that were not found
+families.py      whose SDK a server folder is written for
 model.py         what comes out
 """
 

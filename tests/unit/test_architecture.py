@@ -37,7 +37,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 # Inside `config`: a line may import itself and what stands above it.
 CONFIG_LADDER = (
-    {"model", "names", "problems", "project"},
+    {"families", "model", "names", "problems", "project"},
     {"tree"},
     {"reading", "server_classes"},
     {"checks"},
