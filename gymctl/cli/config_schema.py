@@ -28,7 +28,7 @@ def command(
     from gymctl.config.reading.roots import SearchRoots
     from gymctl.config.telling.schema import schema
 
-    made = schema(SearchRoots.of(Path.cwd(), os.environ, search_dir or ()))
+    made = schema(SearchRoots.of(Path.cwd(), os.environ, flags.search_folders(search_dir)))
     text = json.dumps(made, indent=2, ensure_ascii=False)
     console = Console()
     if output is None:

@@ -48,7 +48,7 @@ def command(
     missing = [key for key, value in given.items() if not value]
     if missing:
         raise UsageError(f"missing required configuration: {', '.join(missing)}")
-    roots = search_roots(None, search_dir or ())
+    roots = search_roots(None, flags.search_folders(search_dir))
     prompt = read_prompt(given["prompt_config"], roots)
     assert prompt is not None
     source, target = locate(str(given["input_jsonl_fpath"]), roots), Path(str(given["output_jsonl_fpath"]))

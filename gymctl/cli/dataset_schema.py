@@ -19,7 +19,7 @@ def command(
     from gymctl.cli.eval_input import search_roots
     from gymctl.rollouts.task_schema import FILE, TaskSchema
 
-    roots = search_roots(None, search_dir or ())
+    roots = search_roots(None, flags.search_folders(search_dir))
     folders = [root / "resources_servers" / server for root in roots]
     folder = next((folder for folder in folders if (folder / FILE).is_file()), None)
     if folder is None:

@@ -62,7 +62,11 @@ AllowUnsupportedPairing = Annotated[
 ]
 SearchDirs = Annotated[
     list[str] | None,
-    typer.Option("--search-dir", metavar="DIR", help="Look here first for configs and servers. Repeatable."),
+    typer.Option(
+        "--search-dir",
+        metavar="DIR|PACKAGE==VERSION",
+        help="Look here first for configs and servers; a published package is fetched once. Repeatable.",
+    ),
 ]
 Model = Annotated[
     str | None,
@@ -170,6 +174,7 @@ def selection(tokens: Sequence[str] | None = None, **flags: Any) -> Selection:
     from gymctl.config.sources import Selection  # OmegaConf and pydantic: 0.3 CPU seconds
 
     overrides, files, benchmarks = sort_tokens(tokens or ())
+    flags["search_dir"] = search_folders(flags.get("search_dir"))
     given = {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in flags.items()
@@ -183,6 +188,16 @@ def selection(tokens: Sequence[str] | None = None, **flags: Any) -> Selection:
             "overrides": tuple(overrides),
         }
     )
+
+
+def search_folders(search_dir: Sequence[str] | None) -> list[str]:
+    """The folders that `--search-dir` names; a published package is fetched when it is not there yet."""
+    if not any("==" in entry for entry in search_dir or ()):
+        return list(search_dir or ())
+    from gymctl.cli.output import Console
+    from gymctl.runtime import releases
+
+    return releases.folders(search_dir or (), Console().insist)
 
 
 def sort_tokens(tokens: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
