@@ -46,6 +46,7 @@ from gymctl.rollouts.prices import Pricing
 from gymctl.rollouts.run import Run
 from gymctl.rollouts.saved import SavedRun
 from gymctl.rollouts.settings import counting
+from gymctl.rollouts.waiting import Waiting
 from gymctl.runtime.stack import RuntimeChoice
 from gymctl.transport import Transport
 
@@ -307,7 +308,11 @@ class Evaluation:
         try:
             with interrupts.draining() as drain:
                 async with following(
-                    run.tally, self._console, self._asked.progress, self._blocks(run, served.table)
+                    run.tally,
+                    self._console,
+                    self._asked.progress,
+                    self._blocks(run, served.table),
+                    Waiting(transport, served.table),
                 ):
                     await run.collect(transport, served.table, options, drain, deaths)
         finally:

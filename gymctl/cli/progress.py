@@ -6,27 +6,31 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from itertools import islice
 from typing import Any
 
 from gymctl.cli.output import Console, plain
 from gymctl.cli.table import duration
 from gymctl.metrics.outcomes import FAILURE_CLASSES
 from gymctl.metrics.tally import Tally, Watch
+from gymctl.rollouts.waiting import Waiting
 
 REDRAW_SECONDS = 0.25
 LINE_SECONDS = 10.0
 OBJECT_SECONDS = 1.0
-SLOWEST = 3
 
 
 @asynccontextmanager
 async def following(
-    tally: Tally, console: Console, mode: str = "auto", watch: Watch | None = None
+    tally: Tally,
+    console: Console,
+    mode: str = "auto",
+    watch: Watch | None = None,
+    waiting: Waiting | None = None,
 ) -> AsyncIterator[None]:
     """Show how a run goes while the block runs; the display never fails the run and ends with it.
 
-    mode: one of `eval_flags.PROGRESS`; `text` is what `watch` makes of the rollouts.
+    mode: one of `eval_flags.PROGRESS`; `text` is what `watch` makes of the rollouts. waiting: finds out whom
+    the slowest rollouts wait for, in the modes that name them.
     """
     if mode == "text":
         tally.watch = watch
@@ -42,13 +46,16 @@ async def following(
         mode = "rich" if console.has_motion else "plain"
     start, kept = asyncio.get_running_loop().time(), tally.finished
     show = {"rich": _live, "plain": _lines, "json": _objects}[mode]
-    task = asyncio.create_task(show(tally, console))
+    tasks = [asyncio.create_task(show(tally, console))]
+    if waiting is not None and mode != "plain":
+        tasks.append(asyncio.create_task(waiting.follow(tally)))
     try:
         yield
     finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError, OSError):  # a terminal that has gone
-            await task
+        for task in tasks:
+            task.cancel()
+            with suppress(asyncio.CancelledError, OSError):  # a terminal that has gone
+                await task
         if mode == "json":
             _tell(tally, console, start, kept, is_last=True)
 
@@ -127,8 +134,13 @@ def snapshot(
         "tokens": {"input": tally.input_tokens, "output": tally.output_tokens},
         "rollouts_per_minute": round((tally.finished - kept) / elapsed * 60, 2) if elapsed > 0 else 0.0,
         "slowest": [
-            {"rollout": name, "server": tally.asked.get(name), "seconds": round(now - since, 3)}
-            for name, since in _slowest(tally)
+            {
+                "rollout": name,
+                "server": tally.asked.get(name),
+                "waits_for": tally.waits.get(name),
+                "seconds": round(now - since, 3),
+            }
+            for name, since in tally.slowest()
         ],
     }
 
@@ -160,19 +172,14 @@ def block(tally: Tally, now: float, elapsed: float, width: int = 80, kept: int =
         f"    tokens {tally.input_tokens:,} in · {tally.output_tokens:,} out",
     ]
     slowest = [
-        " ".join(filter(None, (name, tally.asked.get(name), duration(now - since))))
-        for name, since in _slowest(tally)
+        " ".join(filter(None, (name, tally.waits.get(name, tally.asked.get(name)), duration(now - since))))
+        for name, since in tally.slowest()
     ]
     if slowest:
         lines.append(" slowest   " + " · ".join(slowest))
     if tally.failed:
         lines.append(f" failed    {_failed(tally)}")
     return lines
-
-
-def _slowest(tally: Tally) -> list[tuple[str, float]]:
-    """In the order in which they were started: 65,536 of them are not sorted at every redraw."""
-    return list(islice(tally.running.items(), SLOWEST))
 
 
 def _reward(tally: Tally) -> str:

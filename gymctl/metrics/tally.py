@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from gymctl.contract.rollout import OUTCOME, Row, rollout_key
@@ -17,6 +18,8 @@ from gymctl.metrics.usage import Usage
 FEWEST_TASKS = 5
 EXAMPLES = 3
 """Rollouts that are named for each reason of failures."""
+SLOWEST = 3
+"""Running rollouts that are named."""
 Price = Callable[[Mapping[str, Any], Usage], float | None]
 """USD of a record with its usage; None: the price of its model is not known."""
 Watch = Callable[[str, Outcome, Mapping[str, Any]], None]
@@ -64,7 +67,9 @@ class Tally:
     running: dict[str, float] = field(default_factory=dict)
     """Rollout id -> when it was started, by the loop's clock."""
     asked: dict[str, str] = field(default_factory=dict)
-    """Rollout id -> the environment server that it waits for."""
+    """Rollout id -> the environment server that was asked for it."""
+    waits: dict[str, str] = field(default_factory=dict)
+    """Of the slowest ones: the server behind it that they wait for, as of a moment ago."""
     watch: Watch | None = None
     """Told of each rollout that has ended for good, after it was counted."""
     _tasks_scored: int = 0
@@ -170,6 +175,11 @@ class Tally:
         self.scored += 1
         self._means += task.mean - before
         self._squares += task.mean * task.mean - before * before  # `**` raises where `*` is infinite
+
+    def slowest(self) -> list[tuple[str, float]]:
+        """Running rollouts and their start, in the order in which they were started: 65,536 of them are not
+        sorted each time."""
+        return list(islice(self.running.items(), SLOWEST))
 
     def headline(self) -> Headline:
         return headline(list(self.tasks.values()), self.repeats, self.ks)

@@ -17,7 +17,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from gymctl.contract.part import ServerPart
+from gymctl.contract.waiting import WAITING_PATH
 from gymctl.servers.stack.border import ErrorBorder
+from gymctl.servers.stack.client import ServerClient
 from gymctl.servers.stack.deferred import Deferred, Streams
 from gymctl.servers.stack.idempotency import Answers
 from gymctl.servers.stack.liveness import Liveness
@@ -35,6 +37,7 @@ class Servable(Protocol):
     has_session: ClassVar[bool]
     prefix: ClassVar[PrefixRule]
     part: ServerPart
+    client: ServerClient
     answers: Answers
     streams: Streams
     bodies: dict[str, Any]
@@ -82,6 +85,7 @@ def assemble(server: Servable) -> Starlette:
 
     app.router.routes.append(Route("/openapi.json", openapi, methods=["GET"]))
     app.router.routes.append(Route("/gymctl/openapi.json", all_routes, methods=["GET"]))
+    app.router.routes.append(Route(WAITING_PATH, server.client.waits.answer, methods=["GET"]))
     server.routes(app)
     server.routed(app)
     table |= plain(app.router.routes)

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict
 from gymctl.contract.captures import CAPTURE_SEGMENT
 from gymctl.contract.part import ServerPart
 from gymctl.contract.servers import ServerKind
+from gymctl.servers.stack.waits import Waits
 from gymctl.servers.stack.wire import dumps
 from gymctl.transport import ROLLOUT, Answer, Transport
 
@@ -71,6 +72,7 @@ class ServerClient:
         self._marks_tokens = part.name in part.capture.token_agents
         self._is_observed = part.is_observed or self._marks_tokens
         names = {url: name for name, url in self._urls.items()}
+        self.waits = Waits(names)
         self.transport = Transport(part.pool, workers=part.workers, names=names)
 
     def url(self, server: str | ServerRef, path: str = "") -> str:
@@ -146,12 +148,13 @@ class ServerClient:
         key: str | None = None,
     ) -> Answer:
         content = body if body is None or isinstance(body, bytes) else dumps(body)
-        return await self.transport.call(
-            method,
-            url,
-            content,
-            headers=headers,
-            cookies=cookies,
-            key=key,
-            retry_seconds=UNREACHABLE_SECONDS,
-        )
+        with self.waits.during(ROLLOUT.get(), url):
+            return await self.transport.call(
+                method,
+                url,
+                content,
+                headers=headers,
+                cookies=cookies,
+                key=key,
+                retry_seconds=UNREACHABLE_SECONDS,
+            )

@@ -77,6 +77,9 @@ def test_the_slowest_are_those_that_started_first() -> None:
     made.running = {f"{number}-0": float(number) for number in range(5)}
     [slowest] = [line for line in block(made, 10.0, 10.0) if "slowest" in line]
     assert slowest == " slowest   0-0 10.0 s · 1-0 9.0 s · 2-0 8.0 s"
+    made.asked, made.waits = {"0-0": "env", "1-0": "env"}, {"0-0": "policy_model"}
+    [slowest] = [line for line in block(made, 10.0, 10.0) if "slowest" in line]
+    assert slowest == " slowest   0-0 policy_model 10.0 s · 1-0 env 9.0 s · 2-0 8.0 s"
 
 
 async def test_json_is_one_object_a_line_and_the_last_one_has_the_totals() -> None:
