@@ -233,6 +233,16 @@ class Engine:
         except docker.errors.ImageNotFound:
             return None
 
+    def image_variable(self, reference: str, name: str) -> str | None:
+        """An environment variable that a local image sets; None when it does not, or is not there."""
+        import docker.errors
+
+        try:
+            lines = self.api.api.inspect_image(reference)["Config"].get("Env") or ()
+        except docker.errors.ImageNotFound:
+            return None
+        return next((line.partition("=")[2] for line in lines if line.startswith(f"{name}=")), None)
+
     async def run(
         self,
         *args: str,

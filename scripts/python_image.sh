@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# Makes an equivalent of python:3.13-slim from Debian 13 packages, for machines that cannot pull images.
+# Makes an equivalent of python:3.13-slim from Debian packages, for machines that cannot pull images.
 #
-#   scripts/python_image.sh [TAG]     default tag gymctl-python:3.13; does nothing when the tag exists
+#   scripts/python_image.sh [TAG [SUITE]]     default gymctl-python:3.13 trixie; does nothing when the tag exists
 #
+# SUITE is a Debian release with python3.13: trixie has 3.13.5, sid the newest 3.13.
 # The image has python, python3 and pip in /usr/local/bin, useradd, a CA bundle and apt, like the original. It is
 # reproducible: made again on a machine from the same packages it has the same id, so what was built on it stays.
 # Needs root on Debian or Ubuntu (mmdebstrap). Exit codes: 0 there, 1 failed, 3 the user has to do something.
 set -euo pipefail
 
-readonly SUITE=trixie
+readonly SUITE=${2:-trixie}
 export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-1754697600}  # the day Debian 13 came out
 
 say() { printf 'python image: %s\n' "$*" >&2; }
@@ -58,19 +59,21 @@ debian_mirror() {
 }
 
 make_root_archive() {
-    local target=$1 mirror=()
+    local target=$1 mirror=() packages=python3,python3-venv
+    [ "$SUITE" = trixie ] || packages=python3.13,python3.13-venv  # its `python3` may be a later one
     mapfile -t mirror < <(debian_mirror)
     # --hook commands run with the new root in $1. Byte code is compiled unchecked-hash: it is reproducible and
     # valid whatever the file times are, so no container compiles the standard library again at its start.
     # -B and -f: the modules that compileall itself imports would else keep byte code that depends on file times.
     # shellcheck disable=SC2016  # $1 belongs to the hook
-    mmdebstrap --quiet --mode=root --variant=apt --include=python3,python3-venv,ca-certificates,passwd \
+    mmdebstrap --quiet --mode=root --variant=apt --include="$packages,ca-certificates,passwd" \
         --aptopt='Acquire::Retries "3"' --aptopt='APT::Install-Recommends "false"' \
+        --aptopt='Acquire::Check-Valid-Until "false"' \
         --keyring=/usr/share/keyrings/debian-archive-keyring.gpg \
-        --customize-hook='chroot "$1" python3 -m venv /usr/local' \
+        --customize-hook='chroot "$1" python3.13 -m venv /usr/local' \
         --customize-hook='rm -rf "$1"/usr/share/doc/* "$1"/usr/share/man/* "$1"/usr/share/locale/* "$1"/usr/share/info/*' \
         --customize-hook='find "$1"/usr/lib/python3* "$1"/usr/local/lib -name "*.pyc" -delete' \
-        --customize-hook='chroot "$1" python3 -B -m compileall -f -q -j 0 --invalidation-mode unchecked-hash /usr/lib/python3.13 /usr/local/lib >/dev/null || true' \
+        --customize-hook='chroot "$1" python3.13 -B -m compileall -f -q -j 0 --invalidation-mode unchecked-hash /usr/lib/python3.13 /usr/local/lib >/dev/null || true' \
         --customize-hook='rm -f "$1"/etc/resolv.conf "$1"/etc/hostname; rm -rf "$1"/var/log/*' \
         "$SUITE" "$target" "${mirror[@]}" 2>"$SCRATCH/mmdebstrap.log" ||
         { tail -n 20 "$SCRATCH/mmdebstrap.log" >&2; fail "mmdebstrap failed"; }
@@ -102,7 +105,7 @@ main() {
     SCRATCH=$(mktemp -d)
     trap 'rm -rf "$SCRATCH"' EXIT
     install_mmdebstrap
-    say "making $tag from Debian 13 packages (about a minute, once)"
+    say "making $tag from packages of Debian $SUITE (about a minute, once)"
     make_root_archive "$SCRATCH/layer.tar"
     load_image "$SCRATCH/layer.tar" "$tag"
     say "$tag is there ($(docker image inspect --format '{{.Size}}' "$tag" | awk '{ printf "%d MB", $1 / 1e6 }'), $((SECONDS - started)) s)"

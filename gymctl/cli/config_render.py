@@ -14,6 +14,7 @@ from gymctl.errors import PrerequisiteError
 if TYPE_CHECKING:
     from gymctl.config.model import Config
     from gymctl.images.plan import BaseImage
+    from gymctl.images.project import Pythons
 
 
 @flags.takes_selection
@@ -39,8 +40,8 @@ def command(
     loaded = load(chosen.selection())
     for warning in loaded.warnings:
         console.insist(f"warning: {warning}")
-    python, has_start_interval, note = asyncio.run(_facts(loaded))
-    text = composefile.preview(loaded, python, has_start_interval=has_start_interval)
+    pythons, has_start_interval, note = asyncio.run(_facts(loaded))
+    text = composefile.preview(loaded, pythons, has_start_interval=has_start_interval)
     if output is None:
         console.data(text.rstrip("\n"))
     else:
@@ -49,16 +50,16 @@ def command(
     console.say(f"`gymctl up` writes ./parts/ beside its copy, {ProjectPaths.of(loaded.project).compose}")
 
 
-async def _facts(config: Config) -> tuple[BaseImage, bool, str]:
-    """The Python image, whether `start_interval` may be used, and a line that says where this is from."""
+async def _facts(config: Config) -> tuple[Pythons, bool, str]:
+    """The Python images, whether `start_interval` may be used, and a line that says where this is from."""
     import asyncio
 
     from gymctl import engine
     from gymctl.images import base
-    from gymctl.images.plan import BaseImage
+    from gymctl.images.project import Pythons, needs_nemo_gym
 
     unknown = base.candidates(config)[0]
-    without_id = BaseImage(unknown, unknown)
+    without_id = Pythons(_unknown(unknown), _unknown(base.PUBLIC))
     inexact = f"image tags without the id of {unknown}, so `up` names others"
     if not await asyncio.to_thread(engine.answers):
         return without_id, False, f"no engine answers: {inexact}; no start_interval, which old ones refuse"
@@ -70,7 +71,18 @@ async def _facts(config: Config) -> tuple[BaseImage, bool, str]:
     facts = f"as for Docker engine {found.facts.version}"
     if python is None:
         return without_id, found.facts.has_start_interval, f"{facts}, which has no base image yet: {inexact}"
-    return python, found.facts.has_start_interval, facts
+    if not needs_nemo_gym(config):
+        return Pythons(python), found.facts.has_start_interval, facts
+    newer = await base.held_for_nemo_gym(config, found)
+    if newer is None:
+        facts += ", which has no image for NeMo Gym's servers yet: `up` names others for them"
+    return Pythons(python, newer or _unknown(base.PUBLIC)), found.facts.has_start_interval, facts
+
+
+def _unknown(reference: str) -> BaseImage:
+    from gymctl.images.plan import BaseImage
+
+    return BaseImage(reference, reference)
 
 
 def _write(path: Path, text: str) -> None:

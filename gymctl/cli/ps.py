@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gymctl.runtime.running import RunningProject
     from gymctl.runtime.stack import ServerStatus
 
-HEADER = ("SERVER", "KIND", "STATE", "UP", "URL", "IMAGE")
+HEADER = ("SERVER", "KIND", "STATE", "UP", "URL", "PROFILE", "IMAGE")
 KINDS = {
     "responses_api_models": "model",
     "resources_servers": "resources",
@@ -90,7 +90,7 @@ def _row(row: ServerStatus) -> tuple[str, ...]:
         state += f" (exit {row.exit_code})"
     image = (row.image or "-").removeprefix("gymctl/")
     age = "-" if row.seconds_up is None else _age(row.seconds_up)
-    return row.server, KINDS.get(row.kind, row.kind), state, age, row.url or "-", image
+    return row.server, KINDS.get(row.kind, row.kind), state, age, row.url or "-", row.profile, image
 
 
 def _age(seconds: float) -> str:

@@ -10,7 +10,8 @@ from typing import Any
 from gymctl.errors import ConfigError
 
 KEY = "resources"
-FIELDS = ("memory", "cpus", "pids")
+FIELDS = ("memory", "cpus", "pids", "user")
+ROOT = "root"
 SMALLEST_MEMORY = 64 * 1024**2
 """A Python server needs about 40 MiB; the engine itself refuses less than 6."""
 
@@ -30,7 +31,14 @@ class Limits:
 def declares(settings: Mapping[str, Any]) -> bool:
     """Whether a block's `resources` is ours. Without any of our fields it belongs to the implementation."""
     value = settings.get(KEY)
-    return isinstance(value, Mapping) and any(field in value for field in FIELDS)
+    if not isinstance(value, Mapping):
+        return False
+    return any(field in value for field in FIELDS[:3]) or value.get("user") == ROOT
+
+
+def runs_as_root(settings: Mapping[str, Any]) -> bool:
+    """Whether a block asks for it: `resources: {user: root}`."""
+    return declares(settings) and settings[KEY].get("user") == ROOT
 
 
 def limits(server: str, settings: Mapping[str, Any], *, host_cpus: int) -> Limits:
@@ -45,8 +53,12 @@ def limits(server: str, settings: Mapping[str, Any], *, host_cpus: int) -> Limit
             where=f"{server}…{KEY}",
             hint=f"allowed: {', '.join(FIELDS)}",
         )
+    if asked.get("user") not in (None, ROOT):
+        raise ConfigError(
+            f"`user` may be `root` or left out, got {asked['user']!r}", where=f"{server}…{KEY}.user"
+        )
     defaults = Limits()
-    memory, cpus, pids = (asked.get(field) for field in FIELDS)
+    memory, cpus, pids = (asked.get(field) for field in FIELDS[:3])
     return Limits(
         memory=defaults.memory if memory is None else _memory(server, memory),
         cpus=None if cpus is None else min(_positive(server, "cpus", cpus, float), float(host_cpus)),

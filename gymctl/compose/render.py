@@ -10,6 +10,7 @@ from gymctl.compose.limits import Limits, limits
 from gymctl.compose.model import Healthcheck, Logging, Mount, Network, Port, Project, Service
 from gymctl.compose.mounts import captures, mounts, skills
 from gymctl.compose.names import HEAD, service_names
+from gymctl.compose.profiles import CLOSED, Profile, profile_of
 from gymctl.config.model import Config
 from gymctl.contract.part import PART_PATH, SERVER_PORT
 
@@ -19,6 +20,7 @@ SERVER_LABEL = f"{LABEL}.server"
 KIND_LABEL = f"{LABEL}.kind"
 FOLDER_LABEL = f"{LABEL}.folder"
 PART_LABEL = f"{LABEL}.part"
+PROFILE_LABEL = f"{LABEL}.profile"
 
 CONTAINER_USER = "999:999"
 HEAD_LIMITS = Limits(memory="512m", pids=256)
@@ -81,6 +83,7 @@ def _head(config: Config, rendering: Rendering) -> Service:
 
 def _server(config: Config, server: str, service: str, rendering: Rendering) -> Service:
     block = config.servers[server]
+    profile = profile_of(block)
     is_model = block.kind == "responses_api_models"
     recorded = captures(config.settings.capture_folders) if is_model else ()
     own = mounts(server, block.settings)
@@ -93,8 +96,9 @@ def _server(config: Config, server: str, service: str, rendering: Rendering) -> 
         port=Port(target=SERVER_PORT, published=str(block.port), host_ip=published_host(block.host)),
         allowed=limits(server, block.settings, host_cpus=rendering.cpus),
         labels={SERVER_LABEL: server, KIND_LABEL: block.kind},
-        may_reach_host=is_model,
+        may_reach_host=is_model or profile.may_reach_host,
         mounted=(*own, *read, *recorded),
+        profile=profile,
     )
 
 
@@ -109,12 +113,14 @@ def _service(
     labels: Mapping[str, str],
     may_reach_host: bool,
     mounted: tuple[Mount, ...] = (),
+    profile: Profile = CLOSED,
 ) -> Service:
     return Service(
         image=image,
         # Set here, not left to the image: one with an ENTRYPOINT of its own would swallow the command.
-        entrypoint=("python", "-m", "gymctl.servers"),
-        user=rendering.user,
+        entrypoint=profile.command,
+        user=profile.user or rendering.user,
+        read_only=profile.is_read_only,
         ports=(port,),
         volumes=(Mount(source=f"./parts/{service}.json", target=PART_PATH), *mounted),
         healthcheck=_healthcheck(port.target, has_start_interval=rendering.has_start_interval),
@@ -127,6 +133,7 @@ def _service(
         labels={
             PROJECT_LABEL: config.project,
             **labels,
+            PROFILE_LABEL: profile.name,
             FOLDER_LABEL: rendering.folder,
             PART_LABEL: rendering.part_digests[service],
         },

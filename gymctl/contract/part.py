@@ -96,6 +96,9 @@ class ServerPart(BaseModel):
     """Calls to models and verifiers bear the rollout's id in their path (`observability_enabled`)."""
     capture: Capture = Capture()
     log_level: str = "INFO"
+    document: str | None = None
+    """YAML text, for a server of NeMo Gym's own: the whole configuration in its view, with the secrets of
+    other servers masked (what NEMO_GYM_CONFIG_DICT holds there)."""
 
 
 class HeadTarget(BaseModel):

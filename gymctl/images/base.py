@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import Mapping
 
 from gymctl.config.model import Config
@@ -16,6 +17,9 @@ from gymctl.paths import bundled
 VARIABLE = "GYMCTL_BASE_IMAGE"
 PUBLIC = "python:3.13-slim"
 HOME_MADE = "gymctl-python:3.13"
+HOME_MADE_NEWER = "gymctl-python:3.13-sid"
+NEMO_GYM_PYTHON = (3, 13, 14)
+"""The oldest Python that the nemo-gym package installs on; Debian 13's is older."""
 PULL_SECONDS = 600.0
 
 
@@ -40,11 +44,7 @@ async def choose(
             where=VARIABLE if environ.get(VARIABLE) else "build.base_image",
             hint=f"`docker pull {named}` says why; without the setting, {PUBLIC} or a home-made one is used",
         )
-    await _make(reporter)
-    made = await _local(engine, HOME_MADE)
-    if made is None:
-        raise EngineError(f"scripts/python_image.sh ended well, but {HOME_MADE} is not there")
-    return made
+    return await _made(engine, HOME_MADE, "trixie", "Python 3.11 or later, pip and useradd", reporter)
 
 
 async def held(config: Config, engine: Engine, environ: Mapping[str, str] = os.environ) -> BaseImage | None:
@@ -54,6 +54,47 @@ async def held(config: Config, engine: Engine, environ: Mapping[str, str] = os.e
         if found is not None:
             return found
     return None
+
+
+async def choose_for_nemo_gym(
+    config: Config, engine: Engine, reporter: Reporter, environ: Mapping[str, str] = os.environ
+) -> BaseImage:
+    """The Python image for NeMo Gym's own servers: `choose`'s candidates where their Python is new enough."""
+    found = await held_for_nemo_gym(config, engine, environ)
+    if found is not None:
+        return found
+    named = environ.get(VARIABLE) or _configured(config)
+    for reference in dict.fromkeys((named or PUBLIC, PUBLIC)):
+        pulled = await _pull(engine, reference, reporter)
+        if pulled is not None and await _is_new_enough(engine, pulled):
+            return pulled
+    oldest = ".".join(map(str, NEMO_GYM_PYTHON))
+    return await _made(
+        engine, HOME_MADE_NEWER, "sid", f"Python {oldest} or a later 3.13, pip and useradd", reporter
+    )
+
+
+async def held_for_nemo_gym(
+    config: Config, engine: Engine, environ: Mapping[str, str] = os.environ
+) -> BaseImage | None:
+    """Like `held`, for NeMo Gym's own servers."""
+    named = environ.get(VARIABLE) or _configured(config)
+    for reference in dict.fromkeys((named or PUBLIC, PUBLIC, HOME_MADE_NEWER)):
+        found = await _local(engine, reference)
+        if found is not None and (reference == HOME_MADE_NEWER or await _is_new_enough(engine, found)):
+            return found
+    return None
+
+
+async def _is_new_enough(engine: Engine, image: BaseImage) -> bool:
+    """Official images say their version; any other is asked."""
+    version = await asyncio.to_thread(engine.image_variable, image.reference, "PYTHON_VERSION")
+    if version is None:
+        ask = ("--rm", "--network", "none", "--entrypoint", "python3", image.reference, "--version")
+        finished = await engine.run("run", *ask)
+        version = " ".join(finished.last_lines) if finished.exit_code == 0 else ""
+    found = re.search(r"(\d+)\.(\d+)\.(\d+)", version)
+    return found is not None and tuple(map(int, found.groups())) >= NEMO_GYM_PYTHON
 
 
 def candidates(config: Config, environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
@@ -83,15 +124,18 @@ async def _pull(engine: Engine, reference: str, reporter: Reporter) -> BaseImage
     return await _local(engine, reference) if finished.exit_code == 0 else None
 
 
-async def _make(reporter: Reporter) -> None:
+async def _made(engine: Engine, tag: str, suite: str, needs: str, reporter: Reporter) -> BaseImage:
     """Run scripts/python_image.sh, which says itself where it can work and what to do elsewhere."""
     reporter.note(
-        f"{PUBLIC} cannot be pulled; making {HOME_MADE} from Debian packages (about a minute, once)"
+        f"no image with {needs} can be pulled; making {tag} from Debian packages (about a minute, once)"
     )
-    finished = await run_command(("bash", str(bundled() / "scripts" / "python_image.sh"), HOME_MADE))
-    if finished.exit_code == 0:
-        return
-    what = f"no Python base image: {PUBLIC} cannot be pulled, and {HOME_MADE} cannot be made here"
-    lines = [line.removeprefix("python image: ") for line in finished.last_lines[-15:]]
-    hint = f"{VARIABLE}=<an image with Python 3.11 or later, pip and useradd> uses another one"
-    raise (PrerequisiteError if finished.exit_code == 3 else EngineError)(what, details=lines, hint=hint)
+    finished = await run_command(("bash", str(bundled() / "scripts" / "python_image.sh"), tag, suite))
+    if finished.exit_code != 0:
+        what = f"no Python base image: {PUBLIC} cannot be pulled, and {tag} cannot be made here"
+        lines = [line.removeprefix("python image: ") for line in finished.last_lines[-15:]]
+        hint = f"{VARIABLE}=<an image with {needs}> uses another one"
+        raise (PrerequisiteError if finished.exit_code == 3 else EngineError)(what, details=lines, hint=hint)
+    made = await _local(engine, tag)
+    if made is None:
+        raise EngineError(f"scripts/python_image.sh ended well, but {tag} is not there")
+    return made

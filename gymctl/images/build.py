@@ -15,8 +15,9 @@ from gymctl.errors import EngineError, GymctlError
 from gymctl.images import base as base_image
 from gymctl.images.context import Context
 from gymctl.images.failure import explain, without_mounts
-from gymctl.images.plan import LABEL_INPUTS, ImagePlan, plan_base, plan_servers
+from gymctl.images.plan import LABEL_INPUTS, ImagePlan
 from gymctl.images.progress import Reporter
+from gymctl.images.project import Pythons, by_server, needs_nemo_gym, plan_project
 from gymctl.images.secrets import BuildSecrets
 
 PARALLEL_BUILDS = 4
@@ -45,20 +46,19 @@ async def ensure(config: Config, engine: Engine, reporter: Reporter) -> Images:
     lines that matter. Cancellation ends running builds and leaves no image behind that is not complete.
     """
     reporter.progress("looking at images")
-    python = await base_image.choose(config, engine, reporter)
-    base = await asyncio.to_thread(plan_base, python)
-    servers = await asyncio.to_thread(plan_servers, config, base.tag)
+    ours = await base_image.choose(config, engine, reporter)
+    newer = await base_image.choose_for_nemo_gym(config, engine, reporter) if needs_nemo_gym(config) else None
+    plans = await asyncio.to_thread(plan_project, config, Pythons(ours, newer))
     present = await asyncio.to_thread(existing, engine)
     # By tag: two folders with the same name and content are one image.
-    missing = list({p.tag: p for p in (base, *servers) if present.get(p.tag) != p.inputs}.values())
+    missing = list({p.tag: p for p in plans if present.get(p.tag) != p.inputs}.values())
     if missing:
         with tempfile.TemporaryDirectory(prefix="gymctl-build-") as folder:
             builder = _Builder(engine, BuildSecrets.of(os.environ), Path(folder), reporter)
             await builder.build_all(missing)
-    total, built = len({plan.tag for plan in (base, *servers)}), len(missing)
+    total, built = len({plan.tag for plan in plans}), len(missing)
     reporter.step("images", f"{total} in use, {f'{built} built' if built else 'all there'}")
-    by_server = {name: plan.tag for plan in servers for name in plan.servers}
-    return Images(base.tag, by_server, tuple(plan.tag for plan in missing))
+    return Images(plans[0].tag, by_server(plans), tuple(plan.tag for plan in missing))
 
 
 def existing(engine: Engine) -> dict[str, str]:

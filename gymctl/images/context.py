@@ -82,6 +82,12 @@ def server_context(folder: Path) -> Context:
     return _sorted(_walk(folder, PurePosixPath(), (folder.resolve(),)))
 
 
+def checkout_files(root: Path, below: str = "nemo-gym") -> Iterator[tuple[str, Path]]:
+    """All files of a source tree that a package may be built from, as `<below>/…`."""
+    for place, file in _walk(root, PurePosixPath(), (root.resolve(),)):
+        yield f"{below}/{place}", file
+
+
 def _walk(folder: Path, place: PurePosixPath, inside: tuple[Path, ...]) -> Iterator[tuple[str, Path]]:
     for entry in folder.iterdir():
         at = place / entry.name

@@ -3,6 +3,8 @@
     base    = hash(id of the Python image, Dockerfile.base, locks, container half of gymctl)
     server  = hash(base tag, Dockerfile, files of the server folder)
 
+The images of NeMo Gym's own servers are planned in `nemo_gym.py`, those of a whole project in `project.py`.
+
 So "is it built?" is one look-up, an edit can never run old code, and a warm `up` builds nothing (DESIGN D3).
 Secrets (CA bundle, index, proxies) take no part: they change how a build gets packages, not what it makes.
 """
@@ -11,12 +13,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from gymctl.config.model import Config
+from gymctl.config.families import Family
+from gymctl.config.model import Config, ServerBlock
 from gymctl.contract.servers import ServerKind
 from gymctl.errors import ConfigError
 from gymctl.images.context import Context, base_context, server_context
@@ -132,26 +135,38 @@ def plan(config: Config, base: BaseImage) -> list[ImagePlan]:
 
 
 def plan_servers(config: Config, base_tag: str) -> list[ImagePlan]:
-    """`plan` for who has planned the base already."""
-    instances: dict[Path, list[str]] = {}
-    blocks = {}
-    for block in config.servers.values():
-        folder = block.folder.resolve()
-        instances.setdefault(folder, []).append(block.name)
-        blocks.setdefault(folder, block)
+    """`plan` for who has planned the base already: of the servers on our own SDK."""
     return [
-        plan_server(folder, blocks[folder].kind, blocks[folder].implementation, base_tag, tuple(names))
-        for folder, names in instances.items()
+        plan_server(folder, block.kind, block.implementation, base_tag, names)
+        for folder, block, names in folders(config, "gymctl")
     ]
 
 
+def folders(config: Config, family: Family) -> list[tuple[Path, ServerBlock, tuple[str, ...]]]:
+    """The distinct server folders of a family, in config order: resolved, with one of the blocks, and the
+    names of all."""
+    names: dict[Path, list[str]] = {}
+    blocks: dict[Path, ServerBlock] = {}
+    for block in config.servers.values():
+        if block.family == family:
+            folder = block.folder.resolve()
+            names.setdefault(folder, []).append(block.name)
+            blocks.setdefault(folder, block)
+    return [(folder, blocks[folder], tuple(found)) for folder, found in names.items()]
+
+
 def plan_server(
-    folder: Path, kind: ServerKind, implementation: str, base_tag: str, servers: tuple[str, ...] = ()
+    folder: Path,
+    kind: ServerKind,
+    implementation: str,
+    base_tag: str,
+    servers: tuple[str, ...] = (),
+    dockerfile_of: Callable[[Context], Dockerfile] | None = None,
 ) -> ImagePlan:
-    """The image of one server folder: its own Dockerfile, or the template's."""
+    """The image of one server folder: by default its own Dockerfile, or the template's."""
     try:
         context = server_context(folder)
-        dockerfile = server_dockerfile(context)
+        dockerfile = (dockerfile_of or server_dockerfile)(context)
         digest = context.digest()
     except OSError as error:
         raise ConfigError(f"cannot read {error.filename}: {error.strerror}", where=str(folder)) from None

@@ -17,7 +17,7 @@ from gymctl.config import ports
 from gymctl.config.checks.instances import UNKNOWN_PORT
 from gymctl.config.model import Config
 from gymctl.errors import PrerequisiteError
-from gymctl.images.plan import BaseImage, plan_base, plan_servers
+from gymctl.images.project import Pythons, by_server, plan_project
 from gymctl.paths import ProjectPaths
 from gymctl.runtime import parts, private, state
 
@@ -48,13 +48,13 @@ def text(config: Config, paths: ProjectPaths, facts: Facts, part_digests: Mappin
     return yaml.dump(render.render(config, rendering), path=_shown(paths.compose))
 
 
-def preview(config: Config, python: BaseImage, *, has_start_interval: bool) -> str:
+def preview(config: Config, pythons: Pythons, *, has_start_interval: bool) -> str:
     """The text that `up` would write, with the ports of last time or else counted up. Writes nothing."""
     paths = ProjectPaths.of(config.project)
     config = _with_ports(config, state.load(paths))
-    base = plan_base(python).tag
-    images = {name: plan.tag for plan in plan_servers(config, base) for name in plan.servers}
-    return text(config, paths, Facts(images, base, has_start_interval), _digests(config, paths))
+    plans = plan_project(config, pythons)
+    facts = Facts(by_server(plans), plans[0].tag, has_start_interval)
+    return text(config, paths, facts, _digests(config, paths))
 
 
 def _with_ports(config: Config, known: state.ProjectState | None) -> Config:

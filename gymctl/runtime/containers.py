@@ -17,7 +17,7 @@ from typing import Any
 import docker.errors
 
 from gymctl.compose.names import HEAD
-from gymctl.compose.render import PROJECT_LABEL, SERVER_LABEL
+from gymctl.compose.render import PROFILE_LABEL, PROJECT_LABEL, SERVER_LABEL
 from gymctl.engine import Engine, Finished
 from gymctl.errors import EngineError, GymctlError, PrerequisiteError
 from gymctl.paths import ProjectPaths
@@ -116,7 +116,8 @@ class ComposeStack(RunningProject):
 
     async def status(self) -> Sequence[ServerStatus]:
         is_ready, found = await asyncio.gather(
-            probe.ready(self.project, self.head_url, self.table), asyncio.to_thread(self._inspected)
+            probe.ready(self.project, self.head_url, self.table, self.state.foreign),
+            asyncio.to_thread(self._inspected),
         )
         return [self._status(server, found.get(server), is_ready[server]) for server in self.servers.values()]
 
@@ -186,6 +187,7 @@ class ComposeStack(RunningProject):
             was_out_of_memory=bool(ended.get("OOMKilled")),
             seconds_up=_seconds_since(ended["StartedAt"]) if is_running else None,
             restarts=int(known["RestartCount"]) if known else 0,
+            profile=(known["Config"]["Labels"] or {}).get(PROFILE_LABEL, "closed") if known else "closed",
         )
 
     def failure(self, finished: Finished) -> GymctlError:

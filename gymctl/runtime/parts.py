@@ -24,6 +24,7 @@ from gymctl.config.tree.writing import as_yaml
 from gymctl.contract.cassette import IMPLEMENTATION as CASSETTE
 from gymctl.contract.part import SERVER_PORT, Capture, HeadPart, HeadTarget, ServerPart
 from gymctl.contract.servers import HEAD_PORT, Address, ServerTable
+from gymctl.runtime import nemo_gym_part
 
 Parts = Mapping[str, ServerPart | HeadPart]
 
@@ -87,7 +88,16 @@ def _server(config: Config, block: ServerBlock, wiring: Wiring, view: View) -> S
         is_observed=config.settings.is_observed,
         capture=_capture(config, block, called),
         log_level="DEBUG" if config.settings.verbose else "INFO",
+        document=_document(config, block, view) if block.family == "nemo_gym" else None,
     )
+
+
+def _document(config: Config, block: ServerBlock, view: View) -> str:
+    document, address = document_for(config, view), view[block.name]
+    if view.name == "network":
+        document = _dialable(document)  # the global policy_base_url
+        address = address.model_copy(update={"host": "0.0.0.0", "port": SERVER_PORT})
+    return nemo_gym_part.text(document, block, address, config.secrets)
 
 
 def _capture(config: Config, block: ServerBlock, called: Iterable[str]) -> Capture:
@@ -163,7 +173,7 @@ def _head(config: Config, wiring: Wiring, view: View) -> HeadPart:
         host_instances=_instances(config, outside),
         network_instances=_instances(config, inside),
         targets=[
-            HeadTarget(name=name, url=inside[name].url, kind=block.kind)
+            HeadTarget(name=name, url=inside[name].url, kind=block.kind, family=block.family)
             for name, block in config.servers.items()
         ],
         waits_for_models=config.settings.model_endpoint_readiness_timeout_seconds is not None,

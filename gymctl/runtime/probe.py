@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -36,6 +36,15 @@ async def client(seconds: float = PROBE_SECONDS) -> AsyncIterator[aiohttp.Client
         yield session
 
 
+async def foreign(session: aiohttp.ClientSession, url: str) -> Answer:
+    """`GET /` of a server that cannot say who it is: any status counts (DESIGN D5)."""
+    try:
+        async with session.get(f"{url}/", allow_redirects=False):
+            return Answer(is_ready=True)
+    except (aiohttp.ClientError, TimeoutError, OSError):
+        return Answer(is_ready=False)
+
+
 async def server(session: aiohttp.ClientSession, url: str, project: str, name: str) -> Answer:
     """`GET /readyz` with our project's and server's name on the answer."""
     try:
@@ -62,13 +71,20 @@ async def head(session: aiohttp.ClientSession, url: str, project: str) -> HeadSt
     return status
 
 
-async def ready(project: str, head_url: str, table: ServerTable) -> dict[str, bool]:
-    """Who answers right now; the head counts when all it watches is ready."""
+async def ready(
+    project: str, head_url: str, table: ServerTable, strangers: Collection[str] = ()
+) -> dict[str, bool]:
+    """Who answers right now; the head counts when all it watches is ready. `strangers`: foreign servers."""
     async with client(STATUS_SECONDS) as session:
         names = list(table.servers)
         answers = await asyncio.gather(
             head(session, head_url, project),
-            *(server(session, table[name].url, project, name) for name in names),
+            *(
+                foreign(session, table[name].url)
+                if name in strangers
+                else server(session, table[name].url, project, name)
+                for name in names
+            ),
         )
     first, *others = answers
     is_ready = {HEAD: isinstance(first, HeadStatus) and first.ready}

@@ -11,6 +11,7 @@ from gymctl.compose.addresses import LOOPBACK, ViewName
 from gymctl.compose.names import HEAD, service_names
 from gymctl.config.model import Config
 from gymctl.config.ports import is_free
+from gymctl.errors import PrerequisiteError
 from gymctl.images.context import server_context
 from gymctl.paths import ProjectPaths
 from gymctl.runtime import envs, parts, tasks
@@ -34,7 +35,14 @@ class ProcessLauncher:
         return "local processes, without isolation"
 
     async def preflight(self, config: Config, reporter: Reporter) -> None:
-        """Nothing beyond ports: uv says by itself what it lacks."""
+        """Nothing beyond ports: uv says by itself what it lacks. Servers of NeMo Gym's own need an image."""
+        for name, block in config.servers.items():
+            if block.family == "nemo_gym":
+                raise PrerequisiteError(
+                    f"`{name}` is one of NeMo Gym's own servers, which run in containers only",
+                    where=str(block.folder),
+                    hint="`gymctl doctor` says what the Docker engine lacks; --runtime compose insists on it",
+                )
 
     async def prepare(self, config: Config, reporter: Reporter) -> None:
         self._environments = await envs.ensure(config, reporter)

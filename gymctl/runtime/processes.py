@@ -81,7 +81,7 @@ class ProcessStack(RunningProject):
 
     async def status(self) -> Sequence[ServerStatus]:
         ended = self._ended()
-        is_ready = await probe.ready(self.project, self.head_url, self.table)
+        is_ready = await probe.ready(self.project, self.head_url, self.table, self.state.foreign)
         rows = []
         for service, server in self.servers.items():
             entry = self.table.servers.get(server)

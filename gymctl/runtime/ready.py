@@ -154,12 +154,18 @@ async def _server(
     reporter: Reporter,
 ) -> None:
     url = stack.table[name].url
-    while not (answer := await probe.server(session, url, stack.project, name)).is_ready:
+    while not (answer := await _asked(session, stack, name)).is_ready:
         if answer.stranger:
             _note_stranger(progress, stack, name, answer.stranger)
         await progress.pause()
     progress.answered[name] = progress.seconds
     _step(stack, reporter, name, f"ready {progress.seconds:6.1f} s   {url}")
+
+
+async def _asked(session: aiohttp.ClientSession, stack: RunningProject, name: str) -> probe.Answer:
+    if name in stack.state.foreign:
+        return await probe.foreign(session, stack.table[name].url)
+    return await probe.server(session, stack.table[name].url, stack.project, name)
 
 
 async def _endpoints(

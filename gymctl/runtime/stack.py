@@ -27,6 +27,8 @@ class ServerStatus:
     was_out_of_memory: bool = False
     seconds_up: float | None = None
     restarts: int = 0
+    profile: str = "closed"
+    """How its container is fenced in: closed, or compat (compose/profiles.py)."""
 
 
 @dataclass(frozen=True, slots=True)

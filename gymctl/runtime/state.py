@@ -34,6 +34,8 @@ class ProjectState(BaseModel):
     """Process runtime: service -> pid of its first process, which leads its group."""
     head_network_port: int = 0
     """Process runtime: the head's second listener."""
+    foreign: frozenset[str] = frozenset()
+    """Instance ids of servers that are not on our SDK: they cannot say who they are."""
     endpoint: str = ""
     """Compose runtime: the engine's address, so that a later command can say that it changed."""
 

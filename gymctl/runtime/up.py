@@ -242,6 +242,7 @@ async def _attempt(start: _Start, config: Config) -> RunningProject:
             head_url=f"http://{view.head_host}:{view.head_port}",
             table=parts.table(config),
             services=service_names(config.servers),
+            foreign=frozenset(name for name, one in config.servers.items() if one.family != "gymctl"),
             inputs=inputs,
             head_network_port=wiring.head_network_port,
         ),

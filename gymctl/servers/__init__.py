@@ -3,6 +3,7 @@
 __main__.py, inprocess.py   a server as a process, or inside a test
 load.py                     a server's part file and folder -> its app
 head.py                     what clients ask first: addresses, readiness
+nemo_gym_part.py            what a server of NeMo Gym's own finds in its container instead of all this
 resources/                  tools, sessions with state, verifiers, judges, MCP, step-style environments
 agents/                     the loop between a model and tools
 environments/               who owns an episode

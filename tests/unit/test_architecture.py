@@ -49,7 +49,7 @@ CONFIG_LADDER = (
 SERVERS_LADDER = (
     {"stack"},
     {"resources", "agents", "environments", "models"},
-    {"head", "load"},
+    {"head", "load", "nemo_gym_part"},
     {"inprocess", "__main__"},
 )
 CONTAINER_HALF = {"contract", "metrics", "servers", "connections", "deferred", "errors", "paths", "transport"}

@@ -33,7 +33,7 @@ def test_a_log_line_names_its_server_once_and_no_secret() -> None:
 
 def test_a_dead_server_shows_why_it_ended() -> None:
     dead = ServerStatus("weather", "resources_servers", "failed", "http://127.0.0.1:1", exit_code=3)
-    assert _row(dead) == ("weather", "resources", "failed (exit 3)", "-", "http://127.0.0.1:1", "-")
+    assert _row(dead) == ("weather", "resources", "failed (exit 3)", "-", "http://127.0.0.1:1", "closed", "-")
     hungry = ServerStatus(
         "weather", "resources_servers", "failed", None, exit_code=137, was_out_of_memory=True
     )
