@@ -1,4 +1,4 @@
-"""In an image of NeMo Gym's family, every Python process finds its part under two names of the environment."""
+"""In an image of NeMo Gym's family, every Python process finds its part in the environment."""
 
 from __future__ import annotations
 
