@@ -8,18 +8,20 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gymctl.cli.output import Console
+from gymctl.contract.servers import KINDS
 from gymctl.errors import UsageError
 
 if TYPE_CHECKING:
     from gymctl.runtime.failure import StartFailure
 
 _LOG_LINES = 20
-_KINDS = (
+_KINDS = (  # what a server logged may name an image, too
     (r"port \d+ of .* in use|address already in use", "port taken"),
     (r"no space left|MB are free", "disk full"),
     (r"out of memory", "out of memory"),
     (r"No module named", "package missing"),
-    (r"image|did not build|pull", "image missing"),
+    (r"\A[^\n]*(image|did not build|pull)", "image missing"),
+    (rf"^ *--> [\w.-]+\.({'|'.join(KINDS)})\.", "wrong configuration"),
     (r"did not answer within", "too slow to start"),
     (r"stopped before it was ready", "stopped"),
 )
@@ -57,7 +59,7 @@ def show(console: Console, project: str | None, *, is_json: bool) -> None:
 def kind_of(failure: StartFailure) -> str:
     """`port taken`, `image missing`, … from the words of our own errors."""
     text = "\n".join([failure.what, *failure.details])
-    return next((kind for pattern, kind in _KINDS if re.search(pattern, text, re.IGNORECASE)), failure.what)
+    return next((kind for pattern, kind in _KINDS if re.search(pattern, text, re.I | re.M)), failure.what)
 
 
 def server_of(failure: StartFailure) -> str | None:

@@ -26,6 +26,14 @@ def finished(process: subprocess.Popen[str], seconds: float = 60) -> str:
     return process.communicate(timeout=seconds)[0]
 
 
+def why_up(folder: Any) -> tuple[str, str]:
+    """Whose fault the last start was, and which."""
+    told = folder.run("why", "--up", "--json")
+    assert told.returncode == 0, told.stderr
+    start = json.loads(told.stdout)["start"]
+    return start["server"], start["cause"]
+
+
 def test_up_detached_ps_logs_and_down(folder: Any, containers: Any) -> None:
     folder.server("tiny")
     up = folder.up("-d")
@@ -150,6 +158,7 @@ def test_a_server_that_crashes_on_import_is_reported_in_seconds(folder: Any, con
     kept = folder.run("logs", "broken")
     assert kept.returncode == 0
     assert "no_such_module_4711" in kept.stdout
+    assert why_up(folder) == ("broken", "package missing")
 
 
 def test_a_server_that_needs_more_memory_is_reported_as_out_of_memory(folder: Any, containers: Any) -> None:
@@ -160,6 +169,7 @@ def test_a_server_that_needs_more_memory_is_reported_as_out_of_memory(folder: An
     assert "out of memory" in up.stderr
     assert "memory:" in up.stderr
     assert containers.left() == []
+    assert why_up(folder) == ("hungry", "out of memory")
 
 
 def test_a_server_that_is_too_slow_is_named(folder: Any, containers: Any) -> None:
@@ -169,6 +179,32 @@ def test_a_server_that_is_too_slow_is_named(folder: Any, containers: Any) -> Non
     assert "`slow` did not answer within 6 s" in up.stderr
     assert "loading a large table" in up.stderr
     assert containers.left() == []
+    assert why_up(folder) == ("slow", "too slow to start")
+
+
+def test_a_server_that_refuses_its_block_or_exits_is_told_by_why_up(folder: Any, containers: Any) -> None:
+    refusing = folder.ready_app.replace(
+        'colour: str = "red"',
+        """colour: str = "red"
+
+    def model_post_init(self, context: object) -> None:
+        if self.colour != "red":
+            raise ValueError("only red is sold")""",
+    )
+    assert refusing != folder.ready_app
+    folder.server("tiny", refusing, colour="blue")
+    up = folder.up("-d")
+    assert up.returncode == 5
+    assert "only red is sold" in up.stderr
+    assert why_up(folder) == ("tiny", "wrong configuration")
+    folder.server("tiny", "raise SystemExit('no such colour')\n")
+    up = folder.up("-d")
+    assert up.returncode == 5
+    assert "no such colour" in up.stderr
+    assert why_up(folder) == ("tiny", "stopped")
+    folder.server("tiny")
+    assert folder.up("-d").returncode == 0
+    assert folder.run("why", "--up").returncode == 2
 
 
 def test_a_port_in_use_is_found_before_anything_starts(folder: Any, containers: Any) -> None:
@@ -180,6 +216,7 @@ def test_a_port_in_use_is_found_before_anything_starts(folder: Any, containers: 
     assert up.returncode == 3
     assert "of `tiny` is in use by" in up.stderr
     assert containers.left() == []
+    assert why_up(folder) == ("tiny", "port taken")
 
 
 @pytest.mark.parametrize(

@@ -94,22 +94,47 @@ def test_a_port_that_is_taken_is_told_by_why_up_and_forgotten_after_a_start(here
     assert failure.recall(paths) is None
 
 
+STATION = """
+from pydantic import field_validator
+from gymctl.servers import ResourcesConfig
+
+
+class Config(ResourcesConfig):
+    station: str
+
+    @field_validator("station")
+    @classmethod
+    def known(cls, station: str) -> str:
+        if station != "Oslo":
+            raise ValueError(f"there is no station {station}")
+        return station
+"""
+IN_ROME = "++weather.resources_servers.weather.station=Rome"
+
+
 @pytest.mark.parametrize(
-    ("line", "cause", "words"),
+    ("line", "more", "cause", "words"),
     [
-        ("import geopy_that_is_not_there", "package missing", "No module named 'geopy_that_is_not_there'"),
-        ("raise SystemExit('the field `city` has no such station')", "stopped", "no such station"),
+        (
+            "import geopy_that_is_not_there",
+            (),
+            "package missing",
+            "No module named 'geopy_that_is_not_there'",
+        ),
+        ("raise SystemExit('the field `city` has no such station')", (), "stopped", "no such station"),
+        ("raise SystemExit('cannot pull the image of the sky')", (), "stopped", "image of the sky"),
+        (STATION, (IN_ROME,), "wrong configuration", "`station`: Value error, there is no station Rome"),
     ],
 )
 def test_a_server_that_really_ends_before_it_is_ready_is_told_with_its_last_words(
-    here, capsys, line, cause, words
+    here, capsys, line, more, cause, words
 ) -> None:
     weather = "resources_servers/weather"
     shutil.copytree(REPO / "server_images" / weather, here / weather)
     app = here / weather / "app.py"
     app.write_text(_with(app, line))
     start = ("up", "weather", "--search-dir", ".", "--model-type", "scripted_model", "-d")
-    assert run(*start, "--runtime", "process") == 5
+    assert run(*start, "--runtime", "process", *more) == 5
     capsys.readouterr()
     assert run("why", "--up", "--json") == 0
     told = json.loads(capsys.readouterr().out)["start"]
@@ -122,6 +147,11 @@ def _with(app: Path, line: str) -> str:
     text = app.read_text()
     future = "from __future__ import annotations\n"
     assert future in text
+    if "class Config" in line:
+        text = text.replace(
+            '    reverify_mode = "stateless"', '    config: Config\n    reverify_mode = "stateless"'
+        )
+        assert "config: Config" in text
     return text.replace(future, f"{future}\n{line}\n", 1)
 
 
