@@ -17,6 +17,7 @@ from gymctl.config.checks import (
     globals,
     instances,
     pairing,
+    ray,
     references,
     relays,
     server_keys,
@@ -99,9 +100,11 @@ def _examined(
     for slip in sources.slips_typed(read.top, document, names, shaped.layers):
         problems.warn(slip)
     declared = datasets.find(found, roots, origins, problems)
-    servers = dict(_blocks(found, roots, origins, selection, problems))
+    classes = ServerClasses(roots.folders)
+    servers = ray.told(dict(_blocks(found, roots, origins, selection, problems)), classes)
+    if selection.ray:
+        settings = ray.asked_for(settings, servers.values(), problems)
     globals.check_pools(settings.pool, servers.values(), origins, problems)
-    classes = ServerClasses()
     server_keys.check(servers.values(), origins, classes, problems)
     styles.check(servers, document, origins, environ, classes, problems)
     selected = read.included.selected

@@ -102,6 +102,10 @@ class ServerBlock:
     """A relay made for an agent that no environment server fronts (CONTRACT 1.17)."""
     family: Family = "gymctl"
     """Whose SDK its folder is written for: what its image stands on, and how it is told its part."""
+    uses_ray: bool = False
+    """It joins a Ray cluster when it starts: its class declares it, or is NeMo Gym's and says nothing."""
+    runs_ray_tasks: bool = False
+    """Its code runs as tasks there, so Ray's containers must hold it; False for one that only joins."""
 
     @property
     def path(self) -> tuple[str, ServerKind, str]:
@@ -122,6 +126,21 @@ class TokenCapture(BaseModel):
     mask_fraction_min_samples: int = 50
 
 
+class RaySettings(BaseModel):
+    """The keys about Ray (docs/ray.md)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    address: str | None = None
+    """`ray_head_node_address`: a cluster that is there already. None: containers of the project's own."""
+    workers: int = 1
+    """Worker containers beside the head container."""
+    dashboard_port: int | None = None
+    """Where Ray's dashboard is published on loopback; None: it is off."""
+    is_asked_for: bool = False
+    """`--ray`: a project that does not use it is a mistake."""
+
+
 class GlobalSettings(BaseModel):
     """The top-level keys of CONTRACT 1.14 that the host acts on, with their defaults."""
 
@@ -139,6 +158,7 @@ class GlobalSettings(BaseModel):
     call_capture: str | None = None
     """The folder of recorded model calls; set when `is_observed`."""
     token_capture: TokenCapture | None = None
+    ray: RaySettings = RaySettings()
 
     @property
     def capture_folders(self) -> tuple[str, ...]:

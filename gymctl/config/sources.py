@@ -44,6 +44,9 @@ class Selection:
     model_api_key: str | None = field(default=None, repr=False)
     project: str | None = None
     allow_unsupported_pairing: bool = False
+    ray: bool = False
+    """Servers get Ray containers of the project's own, also where the config names a cluster."""
+    ray_workers: int | None = None
     needs_model: bool = True
     """False for commands that only look: where no model is chosen, a placeholder stands in for it."""
 
@@ -106,6 +109,10 @@ def _command_line(
     given += [Override.file(token, cwd) for token in selection.set_file]
     if selection.allow_unsupported_pairing:
         given.append(Override("--allow-unsupported-pairing", (pairing.WAIVER,), True, must_be_new=True))
+    if selection.ray:
+        given.append(Override("--ray", ("ray_head_node_address",), None, must_be_new=True))
+    if selection.ray_workers is not None:
+        given.append(Override("--ray-workers", ("ray_workers",), selection.ray_workers, must_be_new=True))
     parsed = [*given, *overrides.parse(selection.overrides, problems)]
     paths = [override for override in parsed if override.path == ("config_paths",)]
     others = [override for override in parsed if override.path != ("config_paths",)]

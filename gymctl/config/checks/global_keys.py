@@ -149,7 +149,9 @@ class ReservedKeys(BaseModel):
     head_server_deps: Any = Field(None, description="Packages of the head; computed.")
     python_version: Any = Field(None, description="Version of the interpreter; computed.")
     allow_openai_version_skew: Boolean = Field(False, description="Servers may hold another openai.")
-    ray_head_node_address: Text = Field(None, description="An existing Ray cluster.")
+    ray_head_node_address: Text = Field(
+        None, description="A Ray cluster to join; unset: one of the project's own."
+    )
     hf_token: Any = Field(None, description="Token of Hugging Face.")
     nemo_gym_log_dir: Folder = Field(None, description="A copy of each server's log, `<dir>/<id>.log`.")
     verbose: Boolean = Field(False, description="Every server logs at level DEBUG.")
@@ -193,6 +195,8 @@ class GlobalKeys(ReservedKeys):
     global_aiohttp_tcp_keepalive_idle_seconds: KeepAliveSeconds = Field(60, description="TCP keep-alive.")
     global_aiohttp_tcp_keepalive_interval_seconds: KeepAliveSeconds = Field(10, description="TCP keep-alive.")
     global_aiohttp_tcp_keepalive_probes: Probes = Field(3, description="TCP keep-alive.")
+    ray_workers: Count = Field(1, description="Worker containers of the project's own Ray cluster.")
+    ray_dashboard_port: Port = Field(None, description="Publish Ray's dashboard here, on loopback.")
     uvicorn_timeout_worker_healthcheck: Count = Field(30, description="Seconds a worker may be silent.")
     uvicorn_logging_show_200_ok: Boolean = Field(False, description="Show the access log.")
     uvicorn_proxy_headers: Boolean = Field(False, description="Trust `X-Forwarded-*`.")

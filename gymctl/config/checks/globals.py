@@ -10,7 +10,8 @@ from pydantic import ValidationError
 
 from gymctl.config.checks import evaluation, observability
 from gymctl.config.checks.global_keys import GlobalKeys, TokenIdCapture
-from gymctl.config.model import GlobalSettings, ServerBlock
+from gymctl.config.checks.instances import as_port
+from gymctl.config.model import GlobalSettings, RaySettings, ServerBlock
 from gymctl.config.names import suggestion
 from gymctl.config.problems import Problems
 from gymctl.config.reading.quoting import quote_hint
@@ -77,6 +78,11 @@ def settings(document: Mapping[str, Any], origins: Origins, problems: Problems) 
         is_observed=keys.observability_enabled is True,
         call_capture=observability.call_capture(keys, origins, problems),
         token_capture=observability.token_capture(keys, origins, problems),
+        ray=RaySettings(
+            address=keys.ray_head_node_address,
+            workers=keys.ray_workers or 1,
+            dashboard_port=as_port(keys.ray_dashboard_port),
+        ),
     )
 
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gymctl.contract.servers import KINDS
 from gymctl.paths import PACKAGE
 
 _LONGEST_CHAIN = 20
@@ -44,10 +45,13 @@ class Outside:
 
 
 class Modules:
-    """The files that a server's class may be spread over: its folder, its search root, gymctl itself."""
+    """The files that a server's class may be spread over: its folder, its search root and others, gymctl."""
 
-    def __init__(self, folder: Path, parsed: dict[Path, Module | None] | None = None) -> None:
+    def __init__(
+        self, folder: Path, parsed: dict[Path, Module | None] | None = None, roots: Sequence[Path] = ()
+    ) -> None:
         self._roots = (folder, folder.parent.parent)
+        self._others = tuple(root for root in roots if root not in self._roots)
         self._parsed = {} if parsed is None else parsed
 
     def parse(self, path: Path) -> Module | None:
@@ -94,7 +98,8 @@ class Modules:
             return None
         if first == "gymctl":
             return _module_file(PACKAGE.joinpath(*rest))
-        places = (root.joinpath(first, *rest) for root in self._roots)
+        roots = self._roots + (self._others if first in KINDS else ())  # of other roots only server folders
+        places = (root.joinpath(first, *rest) for root in roots)
         return next((file for place in places if (file := _module_file(place)) is not None), None)
 
 

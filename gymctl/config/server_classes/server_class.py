@@ -12,7 +12,7 @@ open: it may take any key, so nothing is refused on its behalf.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import Any, Literal
 from gymctl.config.model import ServerBlock
 from gymctl.config.server_classes.field_classes import FieldClass, FieldClasses, replica
 from gymctl.config.server_classes.python_modules import Found, Module, Modules, Outside
+from gymctl.config.server_classes.ray import ray_enabled_of
 from gymctl.config.server_classes.styles import Style, style_of
 from gymctl.paths import PACKAGE
 
@@ -39,6 +40,8 @@ class ServerClass:
     fields: FieldClass = field(default_factory=lambda: FieldClass("", is_open=True))
     style: Style | None = None
     """How rollouts go on it; None where the text does not say, and for models and environment servers."""
+    ray_enabled: bool | None = None
+    """What the class or a base of it declares; None where the text does not say."""
 
     @property
     def is_closed(self) -> bool:
@@ -57,9 +60,13 @@ class ServerClass:
 
 
 class ServerClasses:
-    """The classes of server folders, each read once; files that several share are parsed once."""
+    """The classes of server folders, each read once; files that several share are parsed once.
 
-    def __init__(self) -> None:
+    roots: where folders of other servers may lie, which a class takes its bases from.
+    """
+
+    def __init__(self, roots: Sequence[Path] = ()) -> None:
+        self._roots = tuple(roots)
         self._parsed: dict[Path, Module | None] = {}
         self._read: dict[tuple[Path, str], ServerClass] = {}
 
@@ -68,15 +75,18 @@ class ServerClasses:
             return ServerClass()  # a stand-in, which has no folder
         key = (block.folder, block.entrypoint)
         if key not in self._read:
-            self._read[key] = read(*key, self._parsed)
+            self._read[key] = read(*key, self._parsed, self._roots)
         return self._read[key]
 
 
 def read(
-    folder: Path, entrypoint: str = "app.py", parsed: dict[Path, Module | None] | None = None
+    folder: Path,
+    entrypoint: str = "app.py",
+    parsed: dict[Path, Module | None] | None = None,
+    roots: Sequence[Path] = (),
 ) -> ServerClass:
     """Read the class of a server folder. Nothing is imported; what cannot be told is open."""
-    modules = Modules(folder, parsed)
+    modules = Modules(folder, parsed, roots)
     module = modules.parse(folder / entrypoint)
     if module is None:
         return ServerClass()
@@ -95,14 +105,15 @@ class _Reader:
         lineage = list(self._lineage(server, set()))
         family = _family(lineage)
         style = style_of([(item.node, _is_ours(item.module)) for item in lineage if isinstance(item, Found)])
+        uses_ray = ray_enabled_of(item.node for item in lineage if isinstance(item, Found))
         config = next((found for found in map(self._config_of, lineage) if found is not None), None)
         if config is None:
-            return ServerClass(family, style=style)
+            return ServerClass(family, style=style, ray_enabled=uses_ray)
         fields = self._classes.read(config)
         own = [item for item in lineage if isinstance(item, Found) and not _is_ours(item.module)]
         if any(_decides_itself(item) for item in own) or _reads_its_block(entry):
             fields = fields.opened()
-        return ServerClass(family, fields, style)
+        return ServerClass(family, fields, style, uses_ray)
 
     def _lineage(self, item: Found | Outside, seen: set[int]) -> Iterator[Found | Outside]:
         """The class and its bases, the nearest first."""

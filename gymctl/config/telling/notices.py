@@ -27,7 +27,7 @@ _HEAD = ("host", "port", "masked")
 
 def of(config: Config) -> list[str]:
     """One line for each thing to look at, with its place. Reads the servers' files, as `check` may."""
-    classes = ServerClasses()
+    classes = ServerClasses(config.search_roots)
     return [
         *_foreign_keys(config, classes),
         *_near_settings(config),
