@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gymctl.cli import selection as flags
 from gymctl.cli.output import Console
 from gymctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from gymctl.config.model import Config
 
 Mode = Annotated[
     str | None,
@@ -49,15 +53,11 @@ def command(
         raise UsageError(
             "missing required configuration: output_dirpath", hint="name a folder: --output-dir DIR"
         )
-    if settings.should_download:
-        raise UsageError(
-            "gymctl does not download datasets",
-            where="should_download",
-            hint="put the files where they are declared",
-        )
     for warning in config.warnings:
         console.insist(f"warning: {warning}")
     types: tuple[str, ...] = MODES[settings.mode or "train_preparation"]
+    if settings.should_download:
+        _refuse_download(config, types, settings.data_source)
     made = collation.write(config, types, settings, Path(folder), console, is_beside=True)
     written = {type_: {"file": str(path), "rows": made.rows[type_]} for type_, path in made.files.items()}
     if json:
@@ -66,3 +66,15 @@ def command(
     console.table(("type", "rows", "file"), [(type_, f["rows"], f["file"]) for type_, f in written.items()])
     first = next(iter(written.values()))["file"]
     console.say(f"next: gymctl eval … --input {first}")
+
+
+def _refuse_download(config: Config, types: Sequence[str], source: str) -> None:
+    """Clients ask for the download as a matter of course; what is here need not be fetched."""
+    absent = [one for one in config.datasets if one.type in types and one.path is None]
+    if absent:
+        raise UsageError(
+            f"gymctl does not download datasets, and {', '.join(f'`{one.name}`' for one in absent)} "
+            f"{'is' if len(absent) == 1 else 'are'} not here",
+            where=f"should_download, data_source={source}",
+            details=[f"put in place: {one.jsonl_fpath}" for one in absent],
+        )

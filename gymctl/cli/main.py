@@ -34,6 +34,7 @@ COMMANDS = (
     "logs",
     "down",
     "doctor",
+    "gym-dir",
 )
 GROUPS = ("config", "dataset")
 HELP = """Evaluate LLM agents in environments, one container per server.

@@ -167,6 +167,11 @@ def _fill(
     head_host, head_port = host, HEAD_PORT
     with problems.collected("head_server"):
         head_host, head_port = ports.head_address(document, host, origins)
+    if head_host in ("0.0.0.0", "::"):
+        problems.warn(
+            f"the head is published at {ports.LOOPBACK} only, not at {head_host}; for other machines give an "
+            f"address of this one: ++default_host=ADDRESS ({origins.where('head_server', 'host')})"
+        )
     ports.refuse_clashes(found, head_port, origins, problems)
     for instance in found:
         block = instance.settings

@@ -180,8 +180,15 @@ class Bare:
     warnings: tuple[str, ...]
 
 
-def bare(selection: Selection, *, cwd: Path | None = None, environ: Mapping[str, str] | None = None) -> Bare:
-    """Read env.yaml and the command line alone. Raises ConfigError, ConfigErrors for several."""
+def bare(
+    selection: Selection,
+    *,
+    keys: Iterable[str] = evaluation.KEYS,
+    cwd: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Bare:
+    """Read some top-level keys of env.yaml and the command line alone. Raises ConfigError, ConfigErrors for
+    several."""
     problems = Problems()
     cwd = (cwd or Path.cwd()).resolve()
     roots = SearchRoots.of(cwd, os.environ if environ is None else environ, selection.search_dir)
@@ -191,6 +198,6 @@ def bare(selection: Selection, *, cwd: Path | None = None, environ: Mapping[str,
     problems.stop()
     layers = [*([env_file[0]] if env_file else []), top]
     merged, origins = merge(layers)
-    document = interpolation.resolved(merged, evaluation.KEYS, origins)
+    document = interpolation.resolved(merged, keys, origins)
     warnings = tuple(slips_typed(top, merged, (), layers))
     return Bare(document, origins.flat(document), warnings)

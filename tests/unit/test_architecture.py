@@ -24,7 +24,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "images": {"config", "contract", "engine"},
     "runtime": {"compose", "images", "config", "contract", "engine"},
     "rollouts": {"metrics", "contract"},
-    "cli": {"rollouts", "metrics", "runtime", "images", "compose", "config", "contract", "engine"},
+    "clients": {"config", "contract"},
+    "cli": {
+        *("clients", "rollouts", "metrics", "runtime", "images", "compose", "config", "contract", "engine"),
+    },
     "testing": {"runtime", "rollouts", "metrics", "config", "engine", "servers", "contract"},
     "errors": set(),
     "paths": set(),

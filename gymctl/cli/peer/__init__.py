@@ -1,7 +1,7 @@
 """`gym` and `ng_*`: the peer's spelling, for third-party clients and old scripts, translated to ours.
 
     gym env start …    -> gymctl up …            gym env resolve …  -> gymctl config show …
-    gym env status     -> gymctl ps              gym eval run …     -> gymctl eval …
+    gym env status     asks the head             gym eval run …     -> gymctl eval …
     gym eval profile … -> gymctl metrics …       gym eval aggregate … -> gymctl metrics …
     gym eval reverify … -> gymctl reverify …
     gym eval prepare … -> gymctl dataset prepare …
@@ -20,14 +20,14 @@ from pathlib import Path
 from typing import NoReturn
 
 from gymctl.cli.output import Console
-from gymctl.cli.peer import dataset, env, evaluation, health, legacy
+from gymctl.cli.peer import dataset, env, evaluation, health, legacy, status
 from gymctl.cli.peer.flags import unrecognized
 from gymctl.errors import GymctlError, UsageError
 
 HELP = """usage: gym [--version] [--json] [-v] COMMAND [flags] [+key=value ...]
 
   gym env start     start the servers of a configuration   (gymctl up)
-  gym env status    what is running                        (gymctl ps)
+  gym env status    the servers behind the head, and whether they answer
   gym env resolve   the merged configuration, masked       (gymctl config show)
   gym eval run      start, collect rollouts, score, stop   (gymctl eval)
   gym eval profile  the reward profile of saved rollouts   (gymctl metrics --by task)
@@ -39,9 +39,9 @@ HELP = """usage: gym [--version] [--json] [-v] COMMAND [flags] [+key=value ...]
   gym dataset collate | render   files of rows             (gymctl dataset)
 
 `gymctl --help` shows everything under its own names."""
-COMMANDS: dict[str, Callable[[str, list[str]], list[str]]] = {
+COMMANDS: dict[str, Callable[[str, list[str]], list[str] | str]] = {
     "env start": env.start,
-    "env status": env.status,
+    "env status": status.status,
     "env resolve": env.resolve,
     "eval run": evaluation.run,
     "eval profile": evaluation.profile,

@@ -16,13 +16,6 @@ def resolve(command: str, arguments: list[str]) -> list[str]:
     return ["config", "show", *(["--help"] if known.help else [*selectors(known), *tokens])]
 
 
-def status(command: str, arguments: list[str]) -> list[str]:
-    known, tokens = parse(command, arguments, switches=("--json",))
-    if tokens:
-        raise UsageError(f"`gym env status` takes no settings, got `{tokens[0].split('=')[0]}`")
-    return ["ps", *(["--help"] if known.help else ["--json"] if known.json else [])]
-
-
 def schema(command: str, arguments: list[str]) -> list[str]:
     known, tokens = parse(command, arguments)
     if known.help:

@@ -1,4 +1,5 @@
-"""Where a relative path may lie: extra roots, the current folder, the installation (CONTRACT 1.6)."""
+"""Where a relative path may lie: extra roots, the current folder and those it names, the installation
+(CONTRACT 1.6)."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from gymctl.config.reading.folder import search_dirs
 from gymctl.errors import UsageError
 from gymctl.paths import install_roots
 
@@ -47,13 +49,14 @@ class SearchRoots:
 
     @classmethod
     def of(cls, cwd: Path, environ: Mapping[str, str], search_dir: Iterable[str] = ()) -> SearchRoots:
-        """`--search-dir` folders, NEMO_GYM_EXTRA_ROOTS, `cwd`, then the installation."""
+        """`--search-dir` folders, NEMO_GYM_EXTRA_ROOTS, `cwd`, `search-dirs` of its pyproject.toml, then the
+        installation."""
         asked = [cwd / folder for folder in search_dir]
         for folder in asked:
             if not is_folder(folder):
                 raise UsageError(f"`{folder}` is not a folder", where="--search-dir")
         extra = [cwd / entry for entry in environ.get(EXTRA_ROOTS, "").split(os.pathsep) if entry]
-        resolved = [folder.resolve() for folder in (*asked, *extra, cwd, *install_roots())]
+        resolved = [folder.resolve() for folder in (*asked, *extra, cwd, *search_dirs(cwd), *install_roots())]
         return cls(tuple(dict.fromkeys(resolved)))
 
     def candidates(self, path: str) -> list[Path]:
