@@ -33,6 +33,7 @@ COMMANDS = (
     "ps",
     "logs",
     "down",
+    "list",
     "doctor",
     "gym-dir",
 )

@@ -7,6 +7,7 @@ load.py          the steps in order
 sources.py       what a command names, read
 ports.py         host ports, given away when a project starts
 shaping/         directives, another agent, old names
+needs/           what servers need beside their packages: GPU, sandbox, judge, network
 checks/          what the resolved document must be, part by part
 server_classes/  what a server's config class knows, without importing it
 reading/         files and what they include, names, overrides  -> layers

@@ -44,6 +44,7 @@ CONFIG_LADDER = (
     {"tree"},
     {"reading", "server_classes"},
     {"checks"},
+    {"needs"},
     {"shaping"},
     {"ports", "sources"},
     {"load"},

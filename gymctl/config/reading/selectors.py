@@ -34,9 +34,10 @@ class SelectorKind:
             base = root / self.folder
             pattern = "*/configs/*.yaml" if self.has_configs_folder else "*/**/*.yaml"
             for path in base.glob(pattern):
-                yield self._value(path.relative_to(base))
+                yield self.value(path.relative_to(base))
 
-    def _value(self, path: Path) -> str:
+    def value(self, path: Path) -> str:
+        """How the flag names the file at `path`, which is relative to `folder`."""
         name = path.parts[0]
         if self.has_configs_folder:
             return name if path.stem == name else f"{name}/{path.stem}"

@@ -43,11 +43,11 @@ def test_a_wrong_configuration_is_told_before_anything_heavy_is_loaded(command: 
 def test_help_lists_every_command() -> None:
     done = gymctl("--help")
     assert done.returncode == 0
-    for command in ("eval", "up", "ps", "logs", "down", "doctor", "config"):
+    for command in ("eval", "up", "ps", "logs", "down", "list", "doctor", "config"):
         assert f"  {command}" in done.stdout
 
 
-@pytest.mark.parametrize("command", ["eval", "up", "ps", "logs", "down", "doctor", "config"])
+@pytest.mark.parametrize("command", ["eval", "up", "ps", "logs", "down", "list", "doctor", "config"])
 def test_each_command_has_help(command: str) -> None:
     done = gymctl(command, "--help")
     assert done.returncode == 0, done.stderr
