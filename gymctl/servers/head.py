@@ -2,6 +2,8 @@
 
 It listens twice in one process: once for the host, once for the servers' network, and each listener answers
 with addresses that its callers can dial (DESIGN D1). Readiness is found out in the background and flips once.
+A client on the host that asks for the config before all servers answer waits for it: whoever has it dials
+them at once, and takes a refused rollout for one that scored nothing.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -45,6 +47,7 @@ class Watch:
     def __init__(self, part: HeadPart) -> None:
         self._part = part
         self._told: set[tuple[str, str]] = set()
+        self._all_answered = asyncio.Event()
         self._started = time.monotonic()
         self.start_time = time.time()
         self.states = {
@@ -72,9 +75,14 @@ class Watch:
 
     async def run(self) -> None:
         async with Transport() as transport, asyncio.TaskGroup() as group:
+            if not self._part.targets:
+                self._all_answered.set()
             for target in self._part.targets:
                 group.create_task(self._follow(target, transport))
         logger.info("all %d servers are ready", len(self.states))
+
+    async def until_all_answered(self) -> None:
+        await self._all_answered.wait()
 
     async def _follow(self, target: HeadTarget, transport: Transport) -> None:
         state = self.states[target.name]
@@ -86,6 +94,8 @@ class Watch:
         state.detail = ""
         state.seconds = round(time.monotonic() - self._started, 3)
         state.state = "ready"
+        if self.has_all_answered:
+            self._all_answered.set()
         while any(endpoint.state == "waiting" for endpoint in state.endpoints):
             found = await self._endpoints(target, transport)
             if found is not None:
@@ -142,9 +152,14 @@ async def _get(transport: Transport, url: str) -> Answer | None:
 def views(part: HeadPart) -> Sequence[tuple[Starlette, int]]:
     """The two apps with their ports: the host's first. They share one watch, which the first one runs."""
     watch = Watch(part)
-    host = _view(part.project, part.host_view, part.host_instances, watch, _watching(watch))
-    network = _view(part.project, part.network_view, part.network_instances, watch, None)
+    waits, at_once = watch.until_all_answered, _nothing_to_wait_for
+    host = _view(part.project, part.host_view, part.host_instances, watch, waits, _watching(watch))
+    network = _view(part.project, part.network_view, part.network_instances, watch, at_once, None)
     return [(host, part.host_view_port), (network, part.network_view_port)]
+
+
+async def _nothing_to_wait_for() -> None:
+    """The servers themselves ask for the network's view while they start."""
 
 
 def _watching(watch: Watch) -> Any:
@@ -165,6 +180,7 @@ def _view(
     text: str,
     instances: list[dict[str, Any]],
     watch: Watch,
+    until_served: Callable[[], Awaitable[None]],
     lifespan: Any,
 ) -> Starlette:
     document = dumps(text)  # a JSON string whose text is YAML: clients decode twice
@@ -181,6 +197,10 @@ def _view(
         return Json(b'{"status":"starting"}', status_code=503, headers=identity)
 
     async def config(request: Request) -> Response:
+        try:
+            await until_served()
+        except asyncio.CancelledError:  # the head is being stopped; the caller is gone with its connection
+            return Json(b'{"status":"stopping"}', status_code=503)
         return Json(document)
 
     async def server_instances(request: Request) -> Response:

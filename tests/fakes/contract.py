@@ -215,15 +215,22 @@ def own_project(folder: Path, upstream: str, runtime: str = "process") -> Iterat
 @contextlib.contextmanager
 def endpoint_in_a_thread(port: int | None) -> Iterator[OpenAIUpstream]:
     """A model endpoint that outlives the event loops of single tests. With a port: for containers, too."""
+    upstream = OpenAIUpstream() if port is None else OpenAIUpstream("0.0.0.0", port)
+    with in_a_thread(upstream):
+        yield upstream
+
+
+@contextlib.contextmanager
+def in_a_thread(upstream: contextlib.AbstractAsyncContextManager[Any]) -> Iterator[None]:
+    """A fake that is served by an event loop of its own."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
-    upstream = OpenAIUpstream() if port is None else OpenAIUpstream("0.0.0.0", port)
     asyncio.run_coroutine_threadsafe(upstream.__aenter__(), loop).result(10)
     try:
-        yield upstream
+        yield
     finally:
-        asyncio.run_coroutine_threadsafe(upstream.__aexit__(), loop).result(10)
+        asyncio.run_coroutine_threadsafe(upstream.__aexit__(None, None, None), loop).result(10)
         loop.call_soon_threadsafe(loop.stop)
         thread.join(10)
         loop.close()

@@ -7,7 +7,8 @@ async with VLLMUpstream(max_model_len=100) as vllm:
 
 As vLLM does: `logprobs` with `token_id:<n>` names, `return_token_ids`, /tokenize of messages and of text,
 reasoning in its own field, a 400 in vLLM's words when the conversation does not fit. Like a training
-engine it takes `required_prefix_token_ids`, if `knows_prefixes`.
+engine it takes `required_prefix_token_ids`, if `knows_prefixes`. If it `samples_anew`, its tokens are others
+than its template makes of their text, and only the token ids on the last assistant message keep them.
 """
 
 from __future__ import annotations
@@ -15,19 +16,33 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from aiohttp import web
 
 END = 256
 """The token after every message."""
+ANEW = 1000
+"""Added to the tokens of an endpoint that samples others than its template makes."""
 
 
 class VLLMUpstream:
-    def __init__(self, *, max_model_len: int = 10_000, knows_prefixes: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        max_model_len: int = 10_000,
+        knows_prefixes: bool = False,
+        samples_anew: bool = False,
+        plan: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+        address: tuple[str, int] = ("127.0.0.1", 0),
+    ) -> None:
+        """plan: the answer to a request, as `say` takes it; for many conversations at once."""
         self.max_model_len = max_model_len
         self.knows_prefixes = knows_prefixes
+        self.samples_anew = samples_anew
+        self._plan = plan
+        self._address = address
         self.reasoning_field = "reasoning"
         self.asked: list[tuple[str, dict[str, Any], Mapping[str, str]]] = []
         self.change: Any = None
@@ -49,7 +64,7 @@ class VLLMUpstream:
         app.router.add_get("/v1/models", self._models)
         self._runner = web.AppRunner(app, shutdown_timeout=0.1)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        site = web.TCPSite(self._runner, *self._address)
         await site.start()
         server = site._server
         assert isinstance(server, asyncio.Server)
@@ -101,25 +116,36 @@ class VLLMUpstream:
         if prompt is not None:
             return list(prompt.encode())
         ids = rendered(body["messages"], body.get("tools"))
-        prefix = body.get("required_prefix_token_ids")
-        if prefix and self.knows_prefixes:
+        prefix = self._prefix(body)
+        if prefix:
             # As training engines do: the old tokens, then what the template makes of the new messages.
             known = max(place for place, m in enumerate(body["messages"]) if m["role"] == "assistant")
             ids = [*prefix, *ids[len(rendered(body["messages"][: known + 1], body.get("tools"))) :]]
         return ids[:-1] if body.get("continue_final_message") else [*ids, *b"<assistant>"]
 
+    def _prefix(self, body: dict[str, Any]) -> list[int] | None:
+        """The tokens of the turns before, where they are told and wanted."""
+        if self.knows_prefixes:
+            return body.get("required_prefix_token_ids")
+        answers = [message for message in body["messages"] if message["role"] == "assistant"]
+        if self.samples_anew and answers and "prompt_token_ids" in answers[-1]:
+            return [*answers[-1]["prompt_token_ids"], *answers[-1]["generation_token_ids"]]
+        return None
+
     def _tokenize(self, body: dict[str, Any]) -> dict[str, Any]:
         tokens = self._prompt(body)
         return {"count": len(tokens), "max_model_len": self.max_model_len, "tokens": tokens}
 
-    def _next(self) -> dict[str, Any]:
+    def _next(self, body: dict[str, Any]) -> dict[str, Any]:
+        if self._plan is not None:
+            return self._plan(body)
         return self._planned.popleft() if self._planned else {"text": "Hi."}
 
     def _chat(self, body: dict[str, Any]) -> dict[str, Any] | None:
         prompt = self._prompt(body)
         if len(prompt) >= self.max_model_len:
             return None
-        plan = self._next()
+        plan = self._next(body)
         message: dict[str, Any] = {"role": "assistant", "content": plan["text"] or None, "refusal": None}
         message["tool_calls"] = [
             {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
@@ -128,6 +154,8 @@ class VLLMUpstream:
         if plan.get("reasoning"):
             message[self.reasoning_field] = plan["reasoning"]
         generated = _generated(message)
+        if self.samples_anew:
+            generated = [ANEW + token for token in generated]
         finish = plan.get("finish_reason") or ("tool_calls" if message["tool_calls"] else "stop")
         choice: dict[str, Any] = {"index": 0, "message": message, "finish_reason": finish, "logprobs": None}
         if body.get("logprobs") and body.get("top_logprobs") is not None:
@@ -144,7 +172,7 @@ class VLLMUpstream:
         prompt = self._prompt(body)
         if len(prompt) >= self.max_model_len:
             return None
-        plan = self._next()
+        plan = self._next(body)
         generated = list(plan["text"].encode())
         choice: dict[str, Any] = {"index": 0, "text": plan["text"], "finish_reason": "stop", "logprobs": None}
         if body.get("logprobs") is not None:
@@ -156,7 +184,7 @@ class VLLMUpstream:
         return _envelope("text_completion", body, choice, len(prompt), len(generated))
 
     def _responses(self, body: dict[str, Any]) -> dict[str, Any]:
-        part = {"type": "output_text", "text": self._next()["text"], "annotations": []}
+        part = {"type": "output_text", "text": self._next(body)["text"], "annotations": []}
         message = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed"}
         return {"id": "resp_1", "object": "response", "output": [{**message, "content": [part]}]}
 

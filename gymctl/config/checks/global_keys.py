@@ -65,6 +65,11 @@ Boolean = Annotated[bool | None, _rule("must be true or false", lambda value: is
 Text = Annotated[str | None, _rule("must be text", lambda value: isinstance(value, str) and value != "")]
 Written = Annotated[str | None, _rule("must be text", lambda value: isinstance(value, str))]
 """Text that may be empty: commands that need no model set the keys of the model to it."""
+Urls = Annotated[
+    str | list[str] | None,
+    _rule("must be text, or a list of texts", lambda value: isinstance(value, str) or _is_texts(value)),
+]
+"""One URL, empty as above, or one for each replica."""
 Folder = Annotated[
     str | None, _rule("must be a folder", lambda value: isinstance(value, str) and value != "")
 ]
@@ -180,7 +185,7 @@ class GlobalKeys(ReservedKeys):
     error_on_agent_without_environment_server: Boolean = Field(
         False, description="Do not generate environment servers."
     )
-    policy_base_url: Written = Field(None, description="Where the policy model is served.")
+    policy_base_url: Urls = Field(None, description="Where the policy model is served; a list of replicas.")
     policy_api_key: Written = Field(None, description="Key of the policy model.")
     policy_model_name: Written = Field(None, description="Name of the policy model.")
     global_aiohttp_connector_limit: Limit = Field(

@@ -74,6 +74,25 @@ async def test_each_listener_answers_with_its_own_view(transport):
             assert isinstance(row["start_time"], float)
 
 
+async def test_a_client_on_the_host_has_the_config_once_every_server_answers(transport, free_port):
+    """axolotl and NeMo Gym's client dial what they read at once; a refused rollout is one without reward."""
+    url = f"http://127.0.0.1:{free_port}"
+    target = HeadTarget(name="wx_tools", url=url, kind="resources_servers", family="nemo_gym")
+    async with heads(target) as (host, network):
+        asked = asyncio.create_task(transport.call("GET", f"{host}/global_config_dict_yaml"))
+        assert (await transport.call("GET", f"{network}/global_config_dict_yaml")).status == 200
+        await asyncio.sleep(0.4)
+        assert not asked.done()
+        async with await asyncio.start_server(_not_found, "127.0.0.1", free_port):
+            assert "wx_tools" in (await asked).json()
+
+
+async def _not_found(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """A server, whatever it answers."""
+    writer.write(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+    writer.close()
+
+
 async def test_not_ready_until_every_server_answered_as_itself(transport, free_port):
     target = HeadTarget(name="wx_tools", url=f"http://127.0.0.1:{free_port}", kind="resources_servers")
     async with heads(target) as (url, _):

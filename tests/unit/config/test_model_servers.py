@@ -89,6 +89,16 @@ def test_13_1_every_field_of_the_catalogue_is_known(bench, implementation) -> No
     assert BLOCKS[implementation].keys() <= config.servers["policy_model"].settings.keys()
 
 
+def test_13_3_the_policy_may_be_served_by_several_replicas(bench) -> None:
+    urls = ["http://127.0.0.1:8001/v1", "http://127.0.0.1:8002/v1"]
+    bench.write("env.yaml", ENV.replace("http://127.0.0.1:9/v1", str(urls)))
+    config = load(bench, "vllm_model", {**VLLM, "base_url": "${policy_base_url}"})
+    assert config.servers["policy_model"].settings["base_url"] == urls
+    bench.write("env.yaml", ENV.replace("http://127.0.0.1:9/v1", "[8002]"))
+    with pytest.raises(ConfigError, match="`policy_base_url` must be text, or a list of texts"):
+        load(bench, "vllm_model", {**VLLM, "base_url": "${policy_base_url}"})
+
+
 @pytest.mark.parametrize("implementation", BUILT_IN)
 def test_13_every_model_server_takes_requests_that_generate_nothing(bench, implementation) -> None:
     config = load(bench, implementation, {**BLOCKS.get(implementation, {}), **CAPTURE})
