@@ -11,6 +11,8 @@ from gymctl.rollouts.passport import Difference, between, short
 _SHOWN = 12
 _WIDTH = 100
 _TAG_SHOWN = 7
+_LONGEST_KEY = 60
+_FIRST_SHOWN = 24
 
 
 def differs(one: Compared) -> list[Difference] | None:
@@ -47,7 +49,16 @@ def _text(difference: Difference) -> str:
     old, new = difference.old, difference.new
     if difference.kind == "image" and isinstance(old, str) and isinstance(new, str):
         old, new = _tags(old, new)
-    return " ".join(f"{difference.kind} {short(difference.key)} {_digest(new)} ← {_digest(old)}".split())
+    return " ".join(f"{difference.kind} {_key(difference.key)} {_digest(new)} ← {_digest(old)}".split())
+
+
+def _key(key: str) -> str:
+    """Whose it is and how it ends: keys of one server often begin alike."""
+    text = "".join(character if character.isprintable() else " " for character in key)
+    if len(text) <= _LONGEST_KEY:
+        return text
+    first = text.partition(".")[0][:_FIRST_SHOWN]
+    return f"{first}…{text[len(first) - _LONGEST_KEY + 1 :]}"
 
 
 def _digest(value: Any) -> str:

@@ -183,6 +183,9 @@ class Evaluation:
             console.say(f" continue with the {run.still_owed:,}: {command}")
             if MASK in command:
                 console.say(f"   with your key in the place of {MASK}")
+        elif not self._settings.disable_aggregation and not run.has_aggregate:
+            console.say()
+            console.say("next: the same command again computes the metrics")
         else:
             console.say()
             console.say(_next(run, self._written))
@@ -197,7 +200,9 @@ class Evaluation:
             raise Interrupted(
                 "interrupted: some rollouts were not made" if run.tally.not_run else "interrupted",
                 signal_number=interrupts.received,
-                hint=f"{run.paths.rollouts} has what is finished; the same command goes on with the others",
+                hint=f"{run.paths.rollouts} has what is finished; the same command goes on with the others"
+                if run.still_owed
+                else None,
             )
         if run.lost:
             first = run.lost[0]

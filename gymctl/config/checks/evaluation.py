@@ -55,11 +55,19 @@ def read(document: Mapping[str, Any], origins: Mapping[str, Origin], flags: Sequ
     found = Problems()
     found.extend(_problems(raw, places))
     found.stop()
-    return Written(EvaluationSettings.model_validate(raw), places, tuple(warnings))
+    written = Written(EvaluationSettings.model_validate(raw), places, tuple(warnings))
+    settings = written.settings
+    if settings.dispatch_budget_s is not None and settings.num_samples_in_parallel is None:
+        raise ConfigError(
+            "`dispatch_budget_s` needs `num_samples_in_parallel`",
+            where=written.where("dispatch_budget_s"),
+            hint="or the flag that stands for it: --concurrency",
+        )
+    return written
 
 
 def problems(document: Mapping[str, Any], origins: Mapping[str, Origin]) -> Iterator[ConfigError]:
-    """Everything that is wrong with the settings of an evaluation in a document."""
+    """Everything that is wrong with the settings of an evaluation in a document, whatever flags may add."""
     raw, places, _ = _laid_over(document, origins, ())
     return _problems(raw, places)
 
@@ -128,10 +136,6 @@ def _problems(raw: Mapping[str, Any], places: Mapping[str, Origin]) -> Iterator[
     if needed is not None and not getattr(settings, needed):
         yield ConfigError(
             f"`environment_routing_mode: {mode}` needs `{needed}`", where=at("environment_routing_mode")
-        )
-    if settings.dispatch_budget_s is not None and settings.num_samples_in_parallel is None:
-        yield ConfigError(
-            "`dispatch_budget_s` needs `num_samples_in_parallel`", where=at("dispatch_budget_s")
         )
 
 

@@ -55,7 +55,12 @@ def check(
         config = examine(selection, problems, cwd=cwd, environ=environ)
     except ConfigError:
         return Report(tuple(problems.errors), tuple(problems.warnings), (), None)
-    settled = () if problems.errors else evaluation.read(config.document, config.origins).warnings
+    settled: tuple[str, ...] = ()
+    if not problems.errors:
+        try:
+            settled = evaluation.read(config.document, config.origins).warnings
+        except ConfigError as error:  # what a flag of an evaluation may still set right
+            problems.errors.append(error)
     doubtful = (*config.warnings, *settled, *notices.of(config))
     warnings = tuple(dict.fromkeys(redact(warning, config.secrets) for warning in doubtful))
     errors = (*problems.errors, *(error for _, error in config.unstartable))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from fakes.evaluations import REPO
 
 SLOW = "++policy_model.responses_api_models.scripted_model.faults={latency_ms: 400}"
 Eval = Callable[..., subprocess.Popen[str]]
@@ -132,6 +134,41 @@ def test_two_signals_stop_now_and_leave_whole_files(evaluate: Eval, tmp_path: Pa
     assert lines(tmp_path / "x.jsonl") == []
     assert "not run" in out
     assert servers(tmp_path) == {}
+
+
+def test_an_interrupt_while_metrics_are_computed_loses_no_rollout(evaluate: Eval, tmp_path: Path) -> None:
+    weather, hold = tmp_path / "mine/resources_servers/weather", tmp_path / "hold"
+    shutil.copytree(REPO / "server_images/resources_servers/weather", weather)
+    app, mode = weather / "app.py", '    reverify_mode = "stateless"\n'
+    held = f"""
+    def compute_metrics(self, tasks: object) -> dict[str, float]:
+        import pathlib, time
+
+        while pathlib.Path({str(hold)!r}).exists():
+            time.sleep(0.05)
+        return {{}}
+"""
+    assert app.read_text().count(mode) == 1
+    app.write_text(app.read_text().replace(mode, mode + held))
+    hold.touch()
+    head = f"++head_server.port={free_port()}"
+    process = evaluate("--search-dir", "mine", "--limit", "2", head)
+    wait_for_lines(tmp_path / "x/journal.jsonl", 6, process)  # begun, two sent, two ended, the end
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "coverage    2 of 2" in out
+    assert "next: the same command again computes the metrics" in err
+    assert "goes on with the others" not in err
+    assert not (tmp_path / "x_aggregate_metrics.json").exists()
+    assert servers(tmp_path) == {}
+    hold.unlink()
+    process = evaluate("--search-dir", "mine", "--limit", "2", head)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert (tmp_path / "x_aggregate_metrics.json").exists()
+    assert len(lines(tmp_path / "x.jsonl")) == 2
 
 
 def test_a_killed_server_ends_the_run_with_its_name(evaluate: Eval, tmp_path: Path) -> None:

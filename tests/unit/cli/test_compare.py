@@ -174,6 +174,18 @@ def _passport(path: Path, **what: Any) -> None:
     passport.write(RunPaths(path).passport, made)
 
 
+def test_long_keys_that_begin_alike_are_told_apart(tmp_path, capsys) -> None:
+    a, b = _runs(tmp_path)
+    key = "policy_model.responses_api_models.scripted_model.faults.statuses."
+    _passport(a, config={f"{key}503": 0.1, f"{key}400": 0.1})
+    _passport(b, config={f"{key}503": 0.3, f"{key}400": 0.2})
+    assert run("compare", a, b) == 0
+    out = capsys.readouterr().out
+    assert "config policy_model…s_api_models.scripted_model.faults.statuses.400 0.2 ← 0.1" in out
+    assert "config policy_model…s_api_models.scripted_model.faults.statuses.503 0.3 ← 0.1" in out
+    assert all(len(line) < 110 for line in out.splitlines())
+
+
 def test_what_the_runs_were_made_with_differently_stands_above_the_numbers(tmp_path, capsys) -> None:
     a, b = _runs(tmp_path)
     config = {"weather.timeout": 60, "weather.same": [1, (2, 3)], "policy_model.api_key": "***"}

@@ -177,6 +177,12 @@ def test_wrong_values_are_told_with_their_place(settings, text: str, what: str) 
     assert (error.where or "").startswith("a.yaml:2:")
 
 
+def test_what_a_budget_needs_may_be_typed_as_a_flag(settings, bench) -> None:
+    written = settings("dispatch_budget_s: 60\n", Flag("--concurrency", "num_samples_in_parallel", 2))
+    assert (written.settings.dispatch_budget_s, written.settings.concurrency) == (60.0, 2)
+    bench.load("one_server.yaml", "a.yaml")  # servers start with it
+
+
 def test_a_misspelt_sampling_parameter_comes_with_the_right_one_and_null_is_fine(settings) -> None:
     error = refused(settings, "responses_create_params: {temperatur: 1, max_output_tokens: null}\n")
     assert error.hint == "did you mean `temperature`?"
