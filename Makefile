@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-vllm engine lint lock clean
+.PHONY: help demo test test-peer test-vllm engine lint lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -15,6 +15,10 @@ demo: ## set everything up and evaluate a small real model on real tasks
 
 test: ## set everything up and run all tests (ARGS="tests/unit -k name" selects)
 	@scripts/test.sh $(ARGS)
+
+test-peer: ## every server of NeMo Gym in containers, held to its recorded rollouts (opt-in: hours)
+	@scripts/setup.sh dev
+	@PYTHONPATH=tests $(BIN)/python -m peer.catalogue --page docs/compatibility.md $(ARGS)
 
 test-vllm: ## vllm_model against a real vLLM on the CPU (opt-in: 3.4 GB are installed once)
 	@scripts/test_vllm.sh $(ARGS)
