@@ -2,7 +2,7 @@
 """axolotl's NeMo Gym integration, unmodified, against the project behind a head at 127.0.0.1.
 
     python tests/clients/axolotl_client.py --head-port 11000 --rows rows.jsonl
-    python tests/clients/axolotl_client.py --head-port 11000 --rows rows.jsonl --gym-dir DIR --start CONFIG
+    python tests/clients/axolotl_client.py --head-port 11000 --rows rows.jsonl --gym-dir DIR --start CONFIG...
 
 With --start axolotl starts the servers itself, by the `ng_run` of DIR, and stops them at the end.
 """
@@ -107,7 +107,7 @@ class Driver:
             self.server.ensure_gym_venv(folder)
         with self._check("start_servers", is_needed=True) as check:
             began = time.monotonic()
-            configs = [options.start] if options.start else ["none.yaml"]
+            configs = options.start or ["none.yaml"]
             self.server.start_servers(folder, configs, head_port=options.head_port, timeout=240)
             is_ours = self.server._ng_process is not None
             need(is_ours == bool(options.start), f"started something: {is_ours}")
@@ -317,7 +317,7 @@ def main() -> int:
     parser = arguments(__doc__)
     parser.add_argument("--gym-dir", type=Path, help="the folder that stands in for a NeMo Gym checkout")
     parser.add_argument(
-        "--start", metavar="CONFIG", help="start the servers with this config (needs --gym-dir)"
+        "--start", nargs="+", metavar="CONFIG", help="start the servers with these (needs --gym-dir)"
     )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="axolotl-gym-") as empty:

@@ -9,11 +9,12 @@ from typing import Any
 
 from fakes import counting
 
-PROJECT = """\
-config_paths:
-- responses_api_models/vllm_model/configs/vllm_model_for_training.yaml
-- resources_servers/weather/configs/weather.yaml
-- resources_servers/counter/configs/counter.yaml
+CONFIGS = (
+    "responses_api_models/vllm_model/configs/vllm_model_for_training.yaml",
+    "resources_servers/weather/configs/weather.yaml",
+    "resources_servers/counter/configs/counter.yaml",
+)
+SETTINGS = """\
 head_server: {{host: 127.0.0.1, port: {port}}}
 policy_base_url: {engines}
 policy_api_key: sk-training
@@ -28,11 +29,9 @@ WEATHER_TOOL = {
 }
 
 
-def write_project(folder: Path, port: int, engines: list[str] | str) -> Path:
-    """The config of a project. engines: where its model server finds vLLM."""
-    path = folder / "training.yaml"
-    path.write_text(PROJECT.format(port=port, engines=json.dumps(engines)))
-    return path
+def write_settings(folder: Path, port: int, engines: list[str] | str) -> None:
+    """An env.yaml. engines: where the model server finds vLLM."""
+    (folder / "env.yaml").write_text(SETTINGS.format(port=port, engines=json.dumps(engines)))
 
 
 def write_rows(folder: Path) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from clients.client_checks import nulls_in
 from fakes.client_environments import client
 from fakes.contract import free_port, in_a_thread
 from fakes.program import gymctl
-from fakes.training import plan, write_project, write_rows
+from fakes.training import CONFIGS, plan, write_rows, write_settings
 from fakes.vllm_upstream import VLLMUpstream
 
 
@@ -40,10 +39,10 @@ def training(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Training]:
         engines = (engine(), engine())
         for one in engines:
             stack.enter_context(in_a_thread(one))
-        config = write_project(folder, port, [one.url for one in engines])
+        write_settings(folder, port, [one.url for one in engines])
         project = f"training-{port}"
         stack.callback(gymctl, "down", project, cwd=folder)
-        done = gymctl("up", config, "--project", project, "--runtime", "compose", "--detach", cwd=folder)
+        done = gymctl("up", *CONFIGS, "--project", project, "--runtime", "compose", "--detach", cwd=folder)
         assert done.returncode == 0, done.stderr
         yield Training(port, write_rows(folder), engines)
 
@@ -70,24 +69,22 @@ def test_the_engines_got_no_nulls_and_shared_the_sessions(training: Training) ->
 
 def test_axolotl_starts_the_project_and_stops_it(tmp_path: Path) -> None:
     """By the `ng_run` of the folder that it takes for a NeMo Gym checkout; then nothing is left."""
-    programs = tmp_path / ".venv" / "bin"
-    programs.mkdir(parents=True)
-    for name in ("python", "ng_run"):
-        (programs / name).symlink_to(Path(sys.executable).with_name(name))
+    folder = tmp_path / "Gym"
+    made = gymctl("gym-dir", folder, "--sync", cwd=tmp_path)
+    assert made.returncode == 0, made.stderr
     port, one = free_port(), engine()
     with in_a_thread(one):
-        config = write_project(tmp_path, port, one.url)
+        write_settings(folder, port, one.url)
         arguments = ("--head-port", str(port), "--rows", write_rows(tmp_path), "--reward", "1")
         try:
-            done = client("axolotl", *arguments, "--gym-dir", tmp_path, "--start", config.name)
+            done = client("axolotl", *arguments, "--gym-dir", folder, "--start", *CONFIGS)
         finally:
-            log = (tmp_path / "ng_run.log").read_text()
-            left = containers_of(tmp_path)
-            gymctl("down", "--all", cwd=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr[-3000:] + log
+            left = containers_of(folder)
+            gymctl("down", "--all", cwd=folder)
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
     print("axolotl --start", done.stdout.splitlines()[-1])
     assert "25 passed, 0 failed, 0 skipped" in done.stdout, done.stdout
-    assert not left, log
+    assert not left, (folder / "ng_run.log").read_text()
 
 
 def containers_of(folder: Path) -> list[str]:
