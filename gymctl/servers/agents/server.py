@@ -42,12 +42,14 @@ from gymctl.servers.agents.sessions import (
     unique_names,
 )
 from gymctl.servers.stack.base import Server, ServerConfig
+from gymctl.servers.stack.border import told
 from gymctl.servers.stack.client import ServerRef, checked
+from gymctl.servers.stack.heartbeat import beaten
 from gymctl.servers.stack.params import completed
 from gymctl.servers.stack.prefix import PREFIX_KEY, PrefixRule
 from gymctl.servers.stack.unwinding import to_the_end
 from gymctl.servers.stack.wire import Json, invalid, json_object, validated
-from gymctl.transport import ROLLOUT, Answer, TransportError
+from gymctl.transport import KEY_HEADER, ROLLOUT, Answer, TransportError
 
 logger = logging.getLogger("gymctl.server")
 
@@ -64,6 +66,8 @@ class AgentConfig(ServerConfig):
 
     resources_server: ServerRef | None = None
     """Needed for `/run` and for `/aggregate_metrics`."""
+    run_heartbeat_seconds: float | None = Field(default=None, gt=0)
+    """A `/run` that lasts longer writes white space as often as this; null: silence until the answer."""
     session_close_retry_window_seconds: float = Field(default=300, gt=0)
     skip_verification: bool = False
     skip_verification_reward: float = 0.0
@@ -179,7 +183,11 @@ class AgentServer(Server):
         params = drop_nulls(params)
         validated(ResponsesCreateParams, params, "responses_create_params")
         row["responses_create_params"] = completed(params)
-        return Json(await self.run(row, params, self._foreign(request.cookies)))
+        work = self.run(row, params, self._foreign(request.cookies))
+        beat = self.config.run_heartbeat_seconds
+        if beat is None or KEY_HEADER in request.headers:  # ours have no such limit, and need the status
+            return Json(await work)
+        return await beaten(work, beat, lambda error: told(error, request.scope, self.label))
 
     async def run(self, row: dict[str, Any], params: dict[str, Any], cookies: dict[str, str]) -> Any:
         """A checked row in, a scored rollout out, as JSON values or bytes: seed, turn, verify.
