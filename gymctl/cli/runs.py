@@ -40,8 +40,12 @@ def resolve(text: str, base: Path | None = None) -> Path:
         if number > len(known):
             raise _unknown(text, f"{len(known)} runs of this folder are known", known)
         return known[-number]
-    named = [output for output in known if output.stem == path.name or output.name == path.name]
-    found = named or [output for output in known if output.name.startswith(text)]
+    if path.name != text:  # a place: never the run of that name elsewhere
+        place = str(((base or Path.cwd()) / path).resolve())
+        found = [output for output in known if str(output) in (place, f"{place}{output.suffix}")]
+    else:
+        named = [output for output in known if text in (output.stem, output.name)]
+        found = named or [output for output in known if output.name.startswith(text)]
     if len(found) == 1:
         return found[0]
     if found:

@@ -46,6 +46,7 @@ class Failure:
 
 _NO_ROOM = re.compile(r"no space left|ENOSPC|disk quota exceeded", re.IGNORECASE)
 _NO_JSON = re.compile(r"answered with no JSON|is not JSON|JSONDecodeError", re.IGNORECASE)
+_MISSED = re.compile(r"cassette miss: ")
 _TIMEOUT = re.compile(r"timed out|timeout", re.IGNORECASE)
 
 Rule = tuple[Callable[[Failure], bool], Callable[[Failure], Advice]]
@@ -121,6 +122,14 @@ _RULES: tuple[Rule, ...] = (
             "the answer is not JSON",
             f"is the address that of {'a model' if failure.found.failure == 'model' else failure.server}? "
             f"{failure.logs}",
+        ),
+    ),
+    (
+        lambda failure: failure.signs.status == 422 and _says(_MISSED)(failure),
+        lambda failure: Advice(
+            "a request is not in the cassette",
+            "record what is missing into it (--model record:FILE), or --on-miss live or mock; "
+            f"gymctl why {failure.run} {failure.example} --content says what differs",
         ),
     ),
     (

@@ -81,6 +81,9 @@ async def faults(row: dict[str, Any], request: web.Request) -> web.StreamRespons
             return failed(json.dumps({"detail": detail}), "tools:8000/seed_session 422", "desk")
         case 8:
             return failed(json.dumps(f"KeyError('{MARKER} {n}')"), "tools:8000/verify 500", "desk")
+        case 9:
+            miss = {"detail": f"cassette miss: rollout {n}-0 asks what is not in the cassette. {noise}"}
+            return failed(json.dumps(miss), "policy-model:8000/v1/responses 422", "desk")
     return scored(float(n % 2))
 
 
@@ -105,14 +108,15 @@ async def test_planted_faults_are_one_group_each_with_class_server_and_hint(
         ("environment", "tools", "the row lacks or misspells a field: body.expected: Field required"): (
             made.run.paths.inputs.name
         ),
+        ("model", "policy_model", "a request is not in the cassette"): "--on-miss live",
         ("verifier", "tools", "KeyError in the verifier"): 'gymctl logs tools | grep "rollout ',
     }
     assert set(found) == set(expected)
     for key, hint in expected.items():
         assert found[key][0] == 10, key
         assert hint in found[key][1], key
-    # 401 and 403 are two groups with one cause: 9 planted faults, 9 groups.
-    assert (len(told.groups), told.failed, told.scored, told.not_run) == (9, 90, 210, 0)
+    # 401 and 403 are two groups with one cause: 10 planted faults, 10 groups.
+    assert (len(told.groups), told.failed, told.scored, told.not_run) == (10, 100, 200, 0)
     for group in told.groups:
         assert group.first is not None
         assert group.last is not None

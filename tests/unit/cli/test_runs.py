@@ -29,6 +29,8 @@ def folder(tmp_path: Path) -> Path:
         ("monday", "monday"),
         ("mon", "monday"),
         ("weather-1.jsonl", "weather-1"),
+        ("out/weather-1", "weather-1"),
+        ("./out/../out/weather-1.jsonl", "weather-1"),
     ],
 )
 def test_a_run_is_found_by_place_and_by_name(folder: Path, text: str, name: str) -> None:
@@ -49,6 +51,8 @@ def test_a_path_needs_no_list(tmp_path: Path) -> None:
         ("@-9", "4 runs of this folder are known"),
         ("@-0", "there is no such file"),
         (".", "that is a folder"),
+        ("elsewhere/monday", "there is no such file"),
+        ("elsewhere/monday.jsonl", "there is no such file"),
     ],
 )
 def test_what_is_not_found_is_told_with_what_there_is(folder: Path, text: str, why: str) -> None:
