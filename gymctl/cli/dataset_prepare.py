@@ -18,7 +18,9 @@ def command(
 ) -> None:
     """Run the `prepare_script` of every dataset that a configuration declares, with its packages installed.
 
-    Scripts run on this machine, as you. All are looked at before the first one runs.
+    Scripts run on this machine, as you; those that need NeMo Gym's package in a container. All are looked
+    at before the first one runs. Files land beside the script, or below the current folder where its search
+    root is an installation or cannot be written.
     `++prepare_script_args.size=50` is handed to each. `++use_cached_prepared_benchmarks=true` leaves out
     those whose file is there; `++num_prepare_benchmark_processes=4` runs four at once.
     """
@@ -39,7 +41,7 @@ def command(
     scripts = prepare.plan(config, args, keeps_files=settings.use_cached_prepared_benchmarks)
     names = [script.dataset.name for script in scripts]
     at_once = settings.num_prepare_benchmark_processes
-    made = asyncio.run(prepare.run(scripts, args, at_once, reporter(console, names)))
+    made = asyncio.run(prepare.run(config, scripts, args, at_once, reporter(console, names)))
     if json:
         console.json([str(path) for path in made])
     else:

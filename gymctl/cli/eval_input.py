@@ -159,7 +159,8 @@ def existing(dataset: Dataset) -> Path:
     """The file of a dataset. Raises ConfigError when it was never made."""
     if dataset.path is not None:
         return dataset.path
-    hint = "make it: gymctl dataset prepare …" if dataset.prepare_script else "check `jsonl_fpath`"
+    makes = "make it: `gymctl dataset prepare` with the same --search-dir, --benchmark and configs"
+    hint = makes if dataset.prepare_script else "check `jsonl_fpath`"
     raise ConfigError(
         f"the dataset `{dataset.name}` of `{dataset.declared_by}` has no file here",
         where=dataset.jsonl_fpath,

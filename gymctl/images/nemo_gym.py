@@ -49,14 +49,19 @@ class Package:
 def package_of(block: ServerBlock) -> Package:
     """The package of the installation or checkout that a server folder `<root>/<kind>/…` lies in, else the
     version that its requirements name, else `VERSION`."""
-    root = _root(block)
+    held = package_at(_root(block))
+    if held is not None:
+        return held
+    named = next((match[2] for match in _LINE.finditer(_requirements(block.folder)) if match[2]), None)
+    return Package(f"nemo-gym=={named or VERSION}")
+
+
+def package_at(root: Path) -> Package | None:
+    """The package that is installed in `root`, or that `root` is a checkout of."""
     version = next((match[1] for match in map(_DIST_INFO.fullmatch, _names(root)) if match), None)
     if version is not None:
         return Package(f"nemo-gym=={version}")
-    if _is_checkout(root):
-        return Package("nemo-gym", root)
-    named = next((match[2] for match in _LINE.finditer(_requirements(block.folder)) if match[2]), None)
-    return Package(f"nemo-gym=={named or VERSION}")
+    return Package("nemo-gym", root) if _is_checkout(root) else None
 
 
 def plan_family(package: Package, python: BaseImage) -> ImagePlan:

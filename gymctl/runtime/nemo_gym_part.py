@@ -20,6 +20,8 @@ from gymctl.contract.servers import Address
 DEFAULTS: Mapping[str, Any] = {"dry_run": False, "disallowed_ports": []}
 """Keys that NeMo Gym's command fills in and its servers read without looking whether they are there."""
 
+_HELPERS: Mapping[str, str] = {"mlflow_tracking_token": "gitlab_utils"}
+"""Keys with a secret that a module of NeMo Gym reads for whoever imports it."""
 _INTERPOLATION = re.compile(r"(\\*)\$\{")
 
 
@@ -34,6 +36,18 @@ def text(document: Mapping[str, Any], block: ServerBlock, bind: Address, secrets
     own = document[block.name]
     settings = {**own[block.kind][block.implementation], "host": bind.host, "port": bind.port}
     told[block.name] = {**own, block.kind: {**own[block.kind], block.implementation: settings}}
+    return as_yaml(_escaped(told), width=1000)
+
+
+def script_text(document: Mapping[str, Any], code: str, secrets: Collection[str]) -> str:
+    """The YAML text for a prepare script: secrets are masked but for top-level keys that its code names, in
+    whatever case (`get_hf_token`, `HF_TOKEN`)."""
+    code = code.lower()
+    names = [key for key in document if key.lower() in code or _HELPERS.get(key, key) in code]
+    told = {
+        key: value if key in names and isinstance(value, str) else mask({key: value}, secrets)[key]
+        for key, value in {**DEFAULTS, **document}.items()
+    }
     return as_yaml(_escaped(told), width=1000)
 
 

@@ -92,6 +92,26 @@ def test_an_entry_that_the_block_names_is_told(config: Config) -> None:
     assert told(foreign(config, "weather"), "weather")["box"] == box
 
 
+@pytest.mark.parametrize(
+    ("code", "tells_token", "tells_other"),
+    [
+        ("get_hf_token()", True, False),
+        ("config[HF_TOKEN_KEY_NAME]", True, False),
+        ("from nemo_gym.gitlab_utils import download", False, True),
+        ("import datasets", False, False),
+    ],
+)
+def test_a_prepare_script_is_told_the_secrets_that_it_names(
+    code: str, tells_token: bool, tells_other: bool
+) -> None:
+    document = {"hf_token": "hf_planted_1", "mlflow_tracking_token": "glpat-planted", "size": 3}
+    told = yaml.safe_load(nemo_gym_part.script_text(document, code, frozenset(map(str, document.values()))))
+
+    assert told["size"] == 3
+    assert (told["hf_token"] == "hf_planted_1") is tells_token
+    assert (told["mlflow_tracking_token"] == "glpat-planted") is tells_other
+
+
 @given(text=st.text(st.sampled_from("a{}$\\ :'\"\n"), max_size=12))
 def test_omegaconf_reads_every_text_back(text: str) -> None:
     block = ServerBlock(

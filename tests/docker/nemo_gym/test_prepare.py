@@ -1,0 +1,122 @@
+"""A prepare script that needs NeMo Gym's package, in a container of the family's image."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from fakes.program import gymctl, read_lines, start
+
+TOKEN = "hf_planted_4711"
+SCRIPT = """\
+import json
+import os
+import time
+from pathlib import Path
+
+import tiny_words
+from nemo_gym.global_config import get_global_config_dict, get_hf_token
+
+def prepare(*, size: int = 2, seconds: float = 0.0):
+    data = Path(__file__).resolve().parent / "data"
+    data.mkdir(exist_ok=True)
+    facts = {
+        "token": get_hf_token(),
+        "key": get_global_config_dict()["policy_" + "api_key"],
+        "word": tiny_words.WORD,
+        "user": os.getuid(),
+        "asked": os.environ.get("SUMS_TOKEN"),
+        "listed": "hf_planted" in str(dict(os.environ)),
+    }
+    path = data / "rows.jsonl"
+    path.write_text("".join(json.dumps(facts) + "\\n" for _ in range(size)))
+    (data / "more.txt").write_text("more")
+    print("sleeping", flush=True)
+    time.sleep(seconds)
+    if size == 7:
+        raise ValueError(f"no luck with {path} and {get_hf_token()}")
+    return path
+"""
+CONFIG = """\
+sums:
+  resources_servers:
+    weather:
+      entrypoint: app.py
+      domain: agent
+      datasets:
+      - name: sums
+        type: benchmark
+        jsonl_fpath: sums/data/rows.jsonl
+        prepare_script: sums/prepare.py
+        prepare_dependencies: ['-e', sums/package]
+hf_token: TOKEN
+policy_api_key: sk-planted-4711
+"""
+PACKAGE = '[project]\nname = "tiny-words"\nversion = "1"\n[tool.setuptools]\npy-modules = ["tiny_words"]\n'
+PREPARE = ("dataset", "prepare", "a.yaml")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    package = tmp_path / "sums" / "package"
+    package.mkdir(parents=True)
+    (package / "pyproject.toml").write_text(PACKAGE)
+    (package / "tiny_words.py").write_text('WORD = "tiny"\n')
+    (tmp_path / "sums" / "prepare.py").write_text(SCRIPT)
+    (tmp_path / "a.yaml").write_text(CONFIG.replace("TOKEN", TOKEN))
+    return tmp_path
+
+
+def containers(*more: str) -> list[str]:
+    command = ["docker", "ps", "--all", "--quiet", "--filter", "label=dev.gymctl.prepare", *more]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+
+
+def test_it_makes_its_files_with_its_packages_and_the_tokens_that_it_names(folder: Path) -> None:
+    before = containers()
+    done = gymctl(
+        *(*PREPARE, "++prepare_script_args.size=3"), cwd=folder, environ={"SUMS_TOKEN": "mine-4711"}
+    )
+
+    rows = folder / "sums" / "data" / "rows.jsonl"
+    assert (done.returncode, done.stdout) == (0, f"{rows}\n"), done.stderr
+    facts = {"token": TOKEN, "key": "****", "word": "tiny", "asked": "mine-4711", "listed": False}
+    made = read_lines(rows)
+    assert [{**row, "user": None} for row in made] == [{**facts, "user": None}] * 3
+    assert made[0]["user"] != 0
+    assert rows.stat().st_uid == folder.stat().st_uid
+    assert (folder / "sums" / "data" / "more.txt").read_text() == "more"
+    assert not (folder / "sums" / "__pycache__").exists()
+
+    failed = gymctl(*PREPARE, "++prepare_script_args.size=7", cwd=folder)
+    assert failed.returncode == 4, failed.stderr
+    assert f"no luck with {rows} and ****" in failed.stderr
+    assert len(read_lines(rows)) == 3
+    assert containers() == before
+
+
+def test_ctrl_c_ends_and_removes_its_container(folder: Path) -> None:
+    before = set(containers())
+    program = start(*PREPARE, "++prepare_script_args.seconds=300", cwd=folder)
+    deadline = time.monotonic() + 240
+    while not (mine := set(containers("--filter", "status=running")) - before):
+        assert program.poll() is None, program.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    seen = ["docker", "exec", *mine, "test", "-e", "/tmp/root/sums/data/rows.jsonl"]
+    while subprocess.run(seen, check=False).returncode:
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    shown = subprocess.run(["docker", "inspect", *mine], capture_output=True, text=True, check=True).stdout
+    program.send_signal(signal.SIGINT)
+    program.communicate(timeout=60)
+
+    assert program.returncode == 130
+    assert json.loads(shown)[0]["Config"]["User"] not in ("", "0")
+    assert TOKEN not in shown
+    assert not mine & set(containers())
+    assert not (folder / "sums" / "data").exists()
