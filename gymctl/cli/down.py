@@ -64,7 +64,8 @@ async def _down(name: str, console: Console) -> None:
         stack = attach.open_project(paths, known)
         console.transient(f"stopping {name}")
         await stack.down()
-    console.say(f"{name} is down: {len(known.services)} servers and the head stopped and removed")
+    others = f"the head and {len(known.ray)} Ray containers" if known.ray else "the head"
+    console.say(f"{name} is down: {len(known.services)} servers and {others} stopped and removed")
 
 
 def _remove_leftovers(name: str) -> int:

@@ -106,6 +106,16 @@ SetFiles = Annotated[
         help="Set a key to the text of a file, unparsed: for keys and hard values. Repeatable.",
     ),
 ]
+Ray = Annotated[
+    bool,
+    typer.Option(
+        "--ray", help="Servers that use Ray get containers of the project's own, whatever the config names."
+    ),
+]
+RayWorkers = Annotated[
+    int | None,
+    typer.Option("--ray-workers", metavar="N", min=1, help="Ray containers beside the head one. Default: 1."),
+]
 Project = Annotated[
     str | None,
     typer.Option("--project", "-p", metavar="NAME", help="Project name. Default: from config and folder."),
@@ -127,6 +137,8 @@ def _flags(
     model_url: ModelUrl = None,
     model_api_key: ModelApiKey = None,
     set_file: SetFiles = None,
+    ray: Ray = False,
+    ray_workers: RayWorkers = None,
     project: Project = None,
 ) -> None:
     """The parameters that `takes_selection` gives to a command, in the order of `--help`."""

@@ -77,6 +77,13 @@ def _memory(server: str, value: object) -> str:
     return f"{size}b"
 
 
+def in_bytes(memory: str) -> int:
+    """Bytes of a limit's `memory`, as `limits` returns it."""
+    match = _SIZE.fullmatch(memory)
+    assert match is not None, memory
+    return int(float(match[1]) * _UNITS[match[2].lower()])
+
+
 def _positive(server: str, field: str, value: object, kind: type) -> Any:
     try:
         number = kind(value) if not isinstance(value, bool) else 0  # type: ignore[call-arg]

@@ -43,6 +43,11 @@ class Healthcheck:
 
 
 @dataclass(frozen=True, slots=True)
+class Dependency:
+    condition: Literal["service_healthy"]
+
+
+@dataclass(frozen=True, slots=True)
 class Logging:
     driver: str
     options: Mapping[str, str]
@@ -65,6 +70,10 @@ class Service:
     labels: Mapping[str, str]
     cpus: float | None = None
     extra_hosts: tuple[str, ...] | None = None
+    environment: Mapping[str, str] | None = None
+    """Never a secret: whoever may ask the engine can read it."""
+    depends_on: Mapping[str, Dependency] | None = None
+    shm_size: str | None = None
     pull_policy: Literal["never"] = "never"
     restart: Literal["no"] = "no"
     init: bool = True

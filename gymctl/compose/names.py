@@ -9,6 +9,8 @@ from collections.abc import Iterable
 
 HEAD = "head"
 RESERVED = frozenset({HEAD, "localhost"})
+_OF_RAY = re.compile(r"ray(-\d+)?-(head|worker-\d+)")
+"""What compose/ray.py calls its containers."""
 MAX_LENGTH = 63
 """A DNS label."""
 
@@ -22,13 +24,17 @@ def service_names(instance_ids: Iterable[str]) -> dict[str, str]:
     ids = list(dict.fromkeys(instance_ids))
     plain = {name: legal(name) for name in ids}
     count = Counter(plain.values())
-    unique = {name: base for name, base in plain.items() if count[base] == 1 and base not in RESERVED}
+    unique = {name: base for name, base in plain.items() if count[base] == 1 and not _is_reserved(base)}
     taken = set(unique.values()) | RESERVED
     names: dict[str, str] = {}
     for name in ids:
         names[name] = unique.get(name) or _hashed(name, plain[name], taken)
         taken.add(names[name])
     return names
+
+
+def _is_reserved(name: str) -> bool:
+    return name in RESERVED or _OF_RAY.fullmatch(name) is not None
 
 
 def legal(text: str) -> str:

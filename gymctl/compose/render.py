@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from gymctl.compose import ray
 from gymctl.compose.addresses import HEAD_HOST_VIEW_PORT, HOST_GATEWAY, published_host
 from gymctl.compose.limits import Limits, limits
-from gymctl.compose.model import Healthcheck, Logging, Mount, Network, Port, Project, Service
+from gymctl.compose.model import Dependency, Healthcheck, Logging, Mount, Network, Port, Project, Service
 from gymctl.compose.mounts import captures, mounts, skills
 from gymctl.compose.names import HEAD, service_names
 from gymctl.compose.profiles import CLOSED, Profile, profile_of
@@ -24,6 +25,7 @@ PROFILE_LABEL = f"{LABEL}.profile"
 
 CONTAINER_USER = "999:999"
 HEAD_LIMITS = Limits(memory="512m", pids=256)
+LOGGING = Logging(driver="json-file", options={"max-size": "20m", "max-file": "3"})
 
 # The cheapest probe that an image with Python is sure to have: 43 ms of CPU against 154 for urllib.
 PROBE = (
@@ -50,11 +52,13 @@ class Rendering:
 
 
 def render(config: Config, rendering: Rendering) -> Project:
-    """One service for each server, and the head."""
+    """One service for each server, the head, and Ray's containers where a server uses it."""
     names = service_names(config.servers)
     services = {HEAD: _head(config, rendering)}
     for server, service in names.items():
         services[service] = _server(config, server, service, rendering)
+    for cluster in ray.clusters(config):
+        services |= _ray(config, cluster, rendering)
     labels = {PROJECT_LABEL: config.project, FOLDER_LABEL: rendering.folder}
     return Project(name=config.project, services=services, networks={"default": Network(labels=labels)})
 
@@ -84,6 +88,7 @@ def _head(config: Config, rendering: Rendering) -> Service:
 def _server(config: Config, server: str, service: str, rendering: Rendering) -> Service:
     block = config.servers[server]
     profile = profile_of(block)
+    cluster = ray.cluster_of(config, server)
     is_model = block.kind == "responses_api_models"
     recorded = captures(config.settings.capture_folders) if is_model else ()
     own = mounts(server, block.settings)
@@ -96,9 +101,30 @@ def _server(config: Config, server: str, service: str, rendering: Rendering) -> 
         port=Port(target=SERVER_PORT, published=str(block.port), host_ip=published_host(block.host)),
         allowed=limits(server, block.settings, host_cpus=rendering.cpus),
         labels={SERVER_LABEL: server, KIND_LABEL: block.kind},
-        may_reach_host=is_model or profile.may_reach_host,
+        may_reach_host=is_model or profile.may_reach_host or ray.is_on_this_machine(config, block),
         mounted=(*own, *read, *recorded),
         profile=profile,
+        depends_on=None if cluster is None else ray.joined(cluster),
+    )
+
+
+def _ray(config: Config, cluster: ray.Cluster, rendering: Rendering) -> dict[str, Service]:
+    profile = profile_of(config.servers[cluster.server])
+    common = {
+        PROJECT_LABEL: config.project,
+        KIND_LABEL: ray.KIND,
+        PROFILE_LABEL: profile.name,
+        FOLDER_LABEL: rendering.folder,
+    }
+    return ray.services(
+        config,
+        cluster,
+        image=rendering.images[cluster.server],
+        user=rendering.user,
+        labels={name: {**common, SERVER_LABEL: name} for name in cluster.nodes},
+        logging=LOGGING,
+        has_start_interval=rendering.has_start_interval,
+        cpus=rendering.cpus,
     )
 
 
@@ -114,6 +140,7 @@ def _service(
     may_reach_host: bool,
     mounted: tuple[Mount, ...] = (),
     profile: Profile = CLOSED,
+    depends_on: Mapping[str, Dependency] | None = None,
 ) -> Service:
     return Service(
         image=image,
@@ -128,7 +155,8 @@ def _service(
         memswap_limit=allowed.memory,
         pids_limit=allowed.pids,
         cpus=allowed.cpus,
-        logging=Logging(driver="json-file", options={"max-size": "20m", "max-file": "3"}),
+        logging=LOGGING,
+        depends_on=depends_on,
         extra_hosts=(f"{HOST_GATEWAY}:host-gateway",) if may_reach_host else None,
         labels={
             PROJECT_LABEL: config.project,

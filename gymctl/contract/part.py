@@ -96,6 +96,8 @@ class ServerPart(BaseModel):
     """Calls to models and verifiers bear the rollout's id in their path (`observability_enabled`)."""
     capture: Capture = Capture()
     log_level: str = "INFO"
+    ray_address: str | None = None
+    """The Ray cluster that a server with `ray_enabled = True` joins before its first request."""
     document: str | None = None
     """YAML text, for a server of NeMo Gym's own: the whole configuration in its view, with the secrets of
     other servers masked (what NEMO_GYM_CONFIG_DICT holds there)."""

@@ -35,6 +35,7 @@ class ComposeLauncher:
         return f"one container per server, Docker engine {self._engine.facts.version}"
 
     async def preflight(self, config: Config, reporter: Reporter) -> None:
+        preflight.ray_address(config)
         await asyncio.to_thread(preflight.engine, config, self._engine)
 
     async def prepare(self, config: Config, reporter: Reporter) -> None:

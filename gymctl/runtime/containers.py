@@ -17,6 +17,7 @@ from typing import Any
 import docker.errors
 
 from gymctl.compose.names import HEAD
+from gymctl.compose.ray import KIND
 from gymctl.compose.render import PROFILE_LABEL, PROJECT_LABEL, SERVER_LABEL
 from gymctl.engine import Engine, Finished
 from gymctl.errors import EngineError, GymctlError, PrerequisiteError
@@ -37,6 +38,7 @@ _PORT_TAKEN = re.compile(
     r"|listen tcp\d? \S+:(\d+): bind: address already in use"
 )
 _NO_NETWORK = re.compile(r"non-overlapping IPv4 address pool|fully subnetted")
+_DEPENDENCY = re.compile(r"dependency failed to start: container (\S+)")
 _NO_IMAGE = re.compile(r"No such image: (\S+)")
 
 
@@ -50,6 +52,8 @@ class Container:
     image: str
     state: str
     """created, running, exited, dead, …"""
+    is_healthy: bool = False
+    """By the engine's own check."""
 
     @property
     def is_running(self) -> bool:
@@ -80,10 +84,17 @@ class ComposeStack(RunningProject):
 
         command = ("up", "-d", "--remove-orphans", "--no-build")
         finished = await self._compose(*command, on_line=read, secrets=secrets)
-        if finished.exit_code != 0:
+        if finished.exit_code != 0 and not await asyncio.to_thread(self._is_death, finished):
             raise self.failure(finished)
         if removed:
             reporter.note(f"removed {', '.join(removed)}: no longer in the config")
+
+    def _is_death(self, finished: Finished) -> bool:
+        """A container that others wait for has ended: `deaths` tells of it, with reason and last lines."""
+        match = _DEPENDENCY.search("\n".join(finished.last_lines))
+        return match is not None and any(
+            row.name == match[1] and not row.is_running for row in self.containers()
+        )
 
     def containers(self) -> list[Container]:
         """All containers of the project, running or not. Blocking, milliseconds."""
@@ -114,11 +125,17 @@ class ComposeStack(RunningProject):
         private.write(path, "".join(f"{line}\n" for line in lines))
         return tuple(lines[-count:])
 
+    async def joined(self) -> Collection[str]:
+        rows = await asyncio.to_thread(self.containers)
+        return {row.server for row in rows if row.server in self.state.ray and row.is_healthy}
+
     async def status(self) -> Sequence[ServerStatus]:
-        is_ready, found = await asyncio.gather(
+        is_ready, joined, found = await asyncio.gather(
             probe.ready(self.project, self.head_url, self.table, self.state.foreign),
+            self.joined(),
             asyncio.to_thread(self._inspected),
         )
+        is_ready |= {name: name in joined for name in self.state.ray}
         return [self._status(server, found.get(server), is_ready[server]) for server in self.servers.values()]
 
     def logs(self, query: logs.LogQuery) -> AsyncGenerator[logs.LogLine]:
@@ -173,14 +190,13 @@ class ComposeStack(RunningProject):
         return {server: known for server, known in found if known}
 
     def _status(self, server: str, known: Mapping[str, Any] | None, is_ready: bool) -> ServerStatus:
-        entry = self.table.servers.get(server)
         ended = known["State"] if known else {}
         is_running = bool(ended.get("Running"))
         return ServerStatus(
             server=server,
-            kind=HEAD if entry is None else entry.kind,
+            kind=self._kind(server),
             state=_state(is_running, is_ready, ended),
-            url=self.head_url if entry is None else entry.url,
+            url=self._url(server),
             image=known["Config"]["Image"] if known else None,
             container=known["Name"].lstrip("/") if known else None,
             exit_code=None if is_running or not known else ended.get("ExitCode"),
@@ -189,6 +205,17 @@ class ComposeStack(RunningProject):
             restarts=int(known["RestartCount"]) if known else 0,
             profile=(known["Config"]["Labels"] or {}).get(PROFILE_LABEL, "closed") if known else "closed",
         )
+
+    def _kind(self, server: str) -> str:
+        if server in self.state.ray:
+            return KIND
+        return self.table[server].kind if server in self.table.servers else HEAD
+
+    def _url(self, server: str) -> str | None:
+        """Nobody outside dials Ray."""
+        if server in self.state.ray:
+            return None
+        return self.table[server].url if server in self.table.servers else self.head_url
 
     def failure(self, finished: Finished) -> GymctlError:
         """Why `up -d` failed, from what compose printed."""
@@ -211,6 +238,8 @@ class ComposeStack(RunningProject):
         raise AssertionError("called for a failure only")
 
     def _server_at(self, port: int) -> str:
+        if port in self.state.ray_ports:
+            return self.state.ray[0]
         rows = ((name, entry.address.port) for name, entry in self.table.servers.items())
         return next((name for name, own in rows if own == port), HEAD)
 
@@ -230,6 +259,7 @@ def containers(engine: Engine, project: str | None = None) -> list[Container]:
             server=row["Labels"].get(SERVER_LABEL, ""),
             image=row["Image"],
             state=row["State"],
+            is_healthy="(healthy)" in row.get("Status", ""),
         )
         for row in rows
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Sequence
 
+from gymctl.compose import ray
 from gymctl.compose.names import HEAD
 from gymctl.config.model import Config
 from gymctl.config.tree.masking import redact
@@ -59,10 +60,11 @@ def cause(death: ServerDeath) -> str:
 
 def hint(death: ServerDeath, config: Config) -> str | None:
     """What most likely helps, where the last lines tell."""
-    block = config.servers.get(death.server)
+    server = ray.owner(config, death.server)
+    block = config.servers.get(server)
     text = "\n".join(death.last_lines)
     if death.was_out_of_memory:
-        return f"give it more: `resources: {{memory: 4g}}` in the block of `{death.server}`"
+        return f"give it more: `resources: {{memory: 4g}}` in the block of `{server}`"
     missing = _NO_MODULE.search(text)
     if missing and block is not None:
         return f"add the package of `{missing[1]}` to {block.folder / 'requirements.txt'}"
@@ -75,8 +77,8 @@ def hint(death: ServerDeath, config: Config) -> str | None:
 
 def waiting_for(server: str, config: Config) -> list[str]:
     """The servers that call `server`, directly or through others, nearest first."""
-    found: list[str] = []
-    wanted = [server]
+    found = [name for cluster in ray.clusters(config) if server in cluster.nodes for name in cluster.servers]
+    wanted = [server, *found]
     while wanted:
         called = wanted.pop(0)
         for name, block in config.servers.items():

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gymctl.compose import limits, mounts
+from gymctl.compose import limits, mounts, ray
 from gymctl.compose.addresses import (
     HEAD_HOST_VIEW_PORT,
     View,
@@ -88,12 +88,15 @@ def _server(config: Config, block: ServerBlock, wiring: Wiring, view: View) -> S
         is_observed=config.settings.is_observed,
         capture=_capture(config, block, called),
         log_level="DEBUG" if config.settings.verbose else "INFO",
+        ray_address=ray.address(config, block, view.name),
         document=_document(config, block, view) if block.family == "nemo_gym" else None,
     )
 
 
 def _document(config: Config, block: ServerBlock, view: View) -> str:
     document, address = document_for(config, view), view[block.name]
+    if block.uses_ray:
+        document["ray_head_node_address"] = ray.address(config, block, view.name)
     if view.name == "network":
         document = _dialable(document)  # the global policy_base_url
         address = address.model_copy(update={"host": "0.0.0.0", "port": SERVER_PORT})

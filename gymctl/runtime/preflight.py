@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from gymctl.compose.addresses import HOST_GATEWAY, LOOPBACK, is_loopback_url, published_host
 from gymctl.compose.mounts import mounts as wanted_mounts
 from gymctl.compose.names import HEAD
+from gymctl.compose.ray import clusters
 from gymctl.config.model import Config
 from gymctl.config.ports import is_free
 from gymctl.config.tree.masking import redact
@@ -37,8 +38,13 @@ class Wanted:
     host: str
     port: int
 
+    setting: str | None = None
+    """The key that names it, when it is no server's own."""
+
     @property
     def key(self) -> str:
+        if self.setting is not None:
+            return self.setting
         return "head_server.port" if self.server == HEAD else f"{self.server}….port"
 
 
@@ -58,6 +64,11 @@ async def ports(config: Config, *, own: Collection[int] = ()) -> None:
         Wanted(name, published_host(block.host), block.port)
         for name, block in config.servers.items()
         if block.is_port_explicit
+    ]
+    wanted += [
+        Wanted(cluster.head, LOOPBACK, cluster.dashboard_port, "ray_dashboard_port")
+        for cluster in clusters(config)
+        if cluster.dashboard_port is not None
     ]
     taken = [item for item in wanted if item.port not in own and not is_free(item.host, item.port)]
     if not taken:
@@ -193,6 +204,22 @@ def engine(config: Config, engine: Engine) -> None:
             hint="`docker system df` shows what takes the room, `docker builder prune` frees build caches",
         )
     _reachable_models(config, engine)
+
+
+def ray_address(config: Config) -> None:
+    """A server in a container is no Ray node, so it can only be a client: of `ray://HOST:10001`."""
+    address = config.settings.ray.address
+    users = [name for name, block in config.servers.items() if block.uses_ray]
+    if address is None or not users or address.startswith("ray://"):
+        return
+    key = "ray_head_node_address"
+    host = address.rpartition("://")[2].partition(":")[0]
+    raise ConfigError(
+        f"`{users[0]}` cannot join Ray at {address} from a container, which is no node of that cluster",
+        where=str(config.origins.get(key, key)),
+        hint=f"`{key}: ray://{host or 'HOST'}:10001` is the port for clients; without the key, gymctl starts "
+        "Ray beside the servers",
+    )
 
 
 def free_disk(info: dict[str, Any]) -> int | None:

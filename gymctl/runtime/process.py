@@ -43,6 +43,12 @@ class ProcessLauncher:
                     where=str(block.folder),
                     hint="`gymctl doctor` says what the Docker engine lacks; --runtime compose insists on it",
                 )
+            if block.uses_ray and config.settings.ray.address is None:
+                raise PrerequisiteError(
+                    f"`{name}` uses Ray, which gymctl starts in containers only",
+                    where=str(block.folder / block.entrypoint),
+                    hint="++ray_head_node_address=… joins one that is there (`ray start --head` starts it)",
+                )
 
     async def prepare(self, config: Config, reporter: Reporter) -> None:
         self._environments = await envs.ensure(config, reporter)

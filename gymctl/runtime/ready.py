@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import aiohttp
@@ -18,7 +18,6 @@ from gymctl.compose.names import HEAD
 from gymctl.config.model import Config
 from gymctl.config.tree.masking import redact
 from gymctl.contract.part import EndpointState, HeadStatus
-from gymctl.contract.servers import ServerTable
 from gymctl.errors import ConfigError, GymctlError, ServerError
 from gymctl.runtime import diagnosis, probe, tasks
 from gymctl.runtime.running import RunningProject
@@ -82,7 +81,7 @@ async def wait(stack: RunningProject, config: Config, reporter: Reporter, *, beg
     progress = Progress(began)
     async with probe.client() as session, tasks.group() as group:
         watching = group.create_task(_watch(stack, config, progress))
-        talking = group.create_task(_talk(stack.table, progress, reporter))
+        talking = group.create_task(_talk(list(stack.servers.values()), progress, reporter))
         await _servers(session, stack, config, progress, reporter)
         await _endpoints(session, stack, config, progress, reporter)
         watching.cancel()
@@ -103,6 +102,8 @@ async def _servers(
                 group.create_task(_head(session, stack, progress, reporter))
                 for name in stack.table.servers:
                     group.create_task(_server(session, stack, name, progress, reporter))
+                if stack.state.ray:
+                    group.create_task(_ray(stack, progress, reporter))
             while progress.head is None or progress.unseen_by_head():
                 await progress.pause()
                 await _ask_head(session, stack, progress)
@@ -168,6 +169,18 @@ async def _asked(session: aiohttp.ClientSession, stack: RunningProject, name: st
     return await probe.server(session, stack.table[name].url, stack.project, name)
 
 
+async def _ray(stack: RunningProject, progress: Progress, reporter: Reporter) -> None:
+    """Until the head of Ray and all its workers have joined, as their own health checks see it."""
+    missing = set(stack.state.ray)
+    while missing:
+        for name in sorted(missing & set(await stack.joined())):
+            progress.answered[name] = progress.seconds
+            _step(stack, reporter, name, f"ready {progress.seconds:6.1f} s")
+            missing.remove(name)
+        if missing:
+            await asyncio.sleep(SLOW_PAUSE)
+
+
 async def _endpoints(
     session: aiohttp.ClientSession,
     stack: RunningProject,
@@ -217,8 +230,7 @@ async def _watch(stack: RunningProject, config: Config, progress: Progress) -> N
             raise diagnosis.died_early(death, config, seconds=progress.seconds, where=where)
 
 
-async def _talk(table: ServerTable, progress: Progress, reporter: Reporter) -> None:
-    names = [HEAD, *table.servers]
+async def _talk(names: Sequence[str], progress: Progress, reporter: Reporter) -> None:
     while True:
         missing = [name for name in names if name not in progress.answered]
         endpoints = [endpoint.url for _, endpoint in progress.waiting()]
@@ -228,8 +240,7 @@ async def _talk(table: ServerTable, progress: Progress, reporter: Reporter) -> N
 
 
 async def _too_late(stack: RunningProject, config: Config, progress: Progress, limit: float) -> ServerError:
-    names = [HEAD, *stack.table.servers]
-    silent = [name for name in names if name not in progress.answered]
+    silent = [name for name in stack.servers.values() if name not in progress.answered]
     details = [_state(name, progress, stack) for name in silent]
     details += [f"{name}: {_cut_off_by(name, progress)}" for name in _cut_off(progress)]
     for name in silent[:SHOWN_LOGS]:
@@ -245,6 +256,8 @@ async def _too_late(stack: RunningProject, config: Config, progress: Progress, l
 
 
 def _state(name: str, progress: Progress, stack: RunningProject) -> str:
+    if name in stack.state.ray:
+        return f"{name}: running, not part of the Ray cluster yet"
     url = stack.head_url if name == HEAD else stack.table[name].url
     stranger = progress.strangers.get(name)
     if stranger is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from pathlib import Path
 
 from gymctl.compose.names import HEAD
@@ -43,8 +43,9 @@ class RunningProject(ABC):
 
     @property
     def servers(self) -> Mapping[str, str]:
-        """Service -> the name that users know; the head first."""
-        return {HEAD: HEAD, **{service: server for server, service in self.state.services.items()}}
+        """Service -> the name that users know; the head first, Ray's containers last."""
+        named = {service: server for server, service in self.state.services.items()}
+        return {HEAD: HEAD, **named, **{name: name for name in self.state.ray}}
 
     def log(self, service: str) -> Path:
         """Where a server's log is kept on disk: always for processes, for containers once they have died."""
@@ -61,6 +62,10 @@ class RunningProject(ABC):
     @abstractmethod
     async def last_lines(self, server: str, count: int = LAST_LINES) -> tuple[str, ...]:
         """The end of a server's log; kept on disk beyond the server's life."""
+
+    async def joined(self) -> Collection[str]:
+        """Those of `state.ray` that are part of their cluster right now; only containers ever are."""
+        return ()
 
     @abstractmethod
     async def status(self) -> Sequence[ServerStatus]: ...

@@ -27,6 +27,10 @@ class ProjectState(BaseModel):
     table: ServerTable
     services: dict[str, str]
     """Instance id -> service name; the head is not among them."""
+    ray: tuple[str, ...] = ()
+    """Compose runtime: Ray's containers, whose service names are their only ones."""
+    ray_ports: tuple[int, ...] = ()
+    """Where their dashboards are published."""
     inputs: str
     """Digest of everything that was rendered: an `up` with the same one has nothing to do."""
     started: float = Field(default_factory=time.time)

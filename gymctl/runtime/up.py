@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from gymctl.compose import ray
 from gymctl.compose.addresses import ViewName, host_view
 from gymctl.compose.names import HEAD, service_names
 from gymctl.config import ports
@@ -234,6 +235,7 @@ async def _attempt(start: _Start, config: Config) -> RunningProject:
     for service, part in told.items():
         private.write(paths.part(service), parts.dump(part), owner=launcher.owner())
     view = host_view(config)
+    clusters = ray.clusters(config) if launcher.view == "network" else ()
     stack = launcher.stack(
         paths,
         ProjectState(
@@ -242,6 +244,8 @@ async def _attempt(start: _Start, config: Config) -> RunningProject:
             head_url=f"http://{view.head_host}:{view.head_port}",
             table=parts.table(config),
             services=service_names(config.servers),
+            ray=tuple(name for cluster in clusters for name in cluster.nodes),
+            ray_ports=tuple(one.dashboard_port for one in clusters if one.dashboard_port is not None),
             foreign=frozenset(name for name, one in config.servers.items() if one.family != "gymctl"),
             inputs=inputs,
             head_network_port=wiring.head_network_port,
@@ -287,7 +291,7 @@ def _ports_of(previous: RunningProject | None) -> set[int]:
     if previous is None:
         return set()
     head_port = int(previous.head_url.rpartition(":")[2])
-    return {head_port, *_server_ports(previous.state).values()}
+    return {head_port, *_server_ports(previous.state).values(), *previous.state.ray_ports}
 
 
 async def _is_whole(project: RunningProject) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any, ClassVar, get_type_hints
 
@@ -22,6 +22,7 @@ from gymctl.servers.stack.client import ServerClient
 from gymctl.servers.stack.deferred import Streams
 from gymctl.servers.stack.idempotency import Answers
 from gymctl.servers.stack.prefix import PrefixRule
+from gymctl.servers.stack.ray import joined
 
 Endpoint = Callable[[Request], Coroutine[Any, Any, Response]]
 
@@ -49,6 +50,8 @@ class Server:
     needs: ClassVar[type[ServerConfig]] = ServerConfig
     """What this kind reads from its block; the class of `config` must extend it."""
     has_session: ClassVar[bool] = True
+    ray_enabled: ClassVar[bool] = False
+    """True: the server is connected to a Ray cluster before its first request (stack/ray.py)."""
     prefix: ClassVar[PrefixRule] = PrefixRule.NONE
 
     def __init__(self, part: ServerPart) -> None:
@@ -88,7 +91,8 @@ class Server:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """What lasts as long as the server does; base classes put what they own around this."""
-        async with self.client.transport:
+        cluster = joined(self.part.ray_address, type(self).__module__) if self.ray_enabled else nullcontext()
+        async with self.client.transport, cluster:
             try:
                 yield
             finally:

@@ -390,3 +390,16 @@ def test_dry_run_starts_nothing(folder: Folder) -> None:
     assert dry.returncode == 0
     assert "python -m gymctl.servers" in dry.stdout
     assert not (folder.path / ".gymctl").exists()
+
+
+def test_a_server_that_uses_ray_is_told_that_local_processes_have_none(folder: Folder) -> None:
+    app = folder.ready_app.replace("config: TinyConfig\n", "config: TinyConfig\n    ray_enabled = True\n")
+    folder.server("tiny", app)
+    up = folder.up("-d")
+
+    assert up.returncode == 3, up.stderr
+    assert "`tiny` uses Ray" in up.stderr
+    assert "++ray_head_node_address=" in up.stderr
+    joining = folder.up("-d", "++ray_head_node_address=ray://127.0.0.1:9")
+    assert joining.returncode == 5, joining.stderr
+    assert "Ray, which is not installed" in joining.stderr

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from gymctl.config.model import Config
@@ -57,3 +59,18 @@ def test_only_a_servers_own_port_counts_as_taken() -> None:
 def test_everybody_who_waits_is_found_through_others(config: Config) -> None:
     assert diagnosis.waiting_for("policy_model", config) == ["weather_agent", "weather_environment_server"]
     assert diagnosis.waiting_for("weather_environment_server", config) == []
+
+
+def test_what_ends_a_ray_container_is_mended_in_the_server_whose_tasks_it_runs(config: Config) -> None:
+    block = replace(config.servers["weather"], uses_ray=True, runs_ray_tasks=True)
+    asked = replace(config, servers={**config.servers, "weather": block})
+    lines = ("python: Error … (ModuleNotFoundError: No module named 'ray')",)
+    death = ServerDeath("ray-head", exit_code=1, was_out_of_memory=False, last_lines=lines)
+
+    error = diagnosis.died_early(death, asked, seconds=1.0, where="here")
+    assert "`ray-head` stopped before it was ready" in str(error)
+    assert "weather needs it" in error.details
+    assert "`ray`" in (error.hint or "")
+    assert str(block.folder / "requirements.txt") in (error.hint or "")
+    hungry = diagnosis.hint(replace(death, was_out_of_memory=True), asked)
+    assert "in the block of `weather`" in (hungry or "")

@@ -166,3 +166,17 @@ def test_a_reference_to_a_user_agent_counts_as_a_call(config: Config) -> None:
     servers = {**config.servers, block.name: replace(block, calls=(*block.calls, extra))}
     part = part_of(replace(config, servers=servers), NETWORK, "weather-environment-server")
     assert "policy_model" in part.servers
+
+
+def test_only_servers_that_use_ray_are_told_of_a_cluster(config: Config) -> None:
+    theirs = replace(config.servers["weather"], uses_ray=True, runs_ray_tasks=True, family="nemo_gym")
+    ours = replace(config.servers["weather_agent"], uses_ray=True, runs_ray_tasks=True)
+    servers = {**config.servers, "weather": theirs, "weather_agent": ours}
+    asked = replace(config, servers=servers)
+
+    document = part_of(asked, NETWORK, "weather").document
+    assert document is not None
+    assert yaml.safe_load(document)["ray_head_node_address"] == "ray://ray-head:10001"
+    assert part_of(asked, NETWORK, "weather-agent").ray_address == "ray://ray-2-head:10001"
+    assert part_of(asked, NETWORK, "policy-model").ray_address is None
+    assert part_of(asked, HOST, "weather-agent").ray_address is None
