@@ -51,14 +51,13 @@ async def episode(task: Any, url: str, row: Row) -> str:
     if state.direct_tools:
         name, spec = next(iter(state.direct_tools.items()))
         arguments = example_arguments(spec)
-        reply = await state.post(name, arguments)
-        need(reply.status_code == 200, f"{name}: {reply.status_code} {reply.text[:200]}")
+        text = await called(state, name, arguments)
         call = ToolCall(id="call_1", name=name, arguments=json.dumps(arguments))
         messages += [
             (AssistantMessage(content=None, tool_calls=[call]), True),
-            (ToolMessage(tool_call_id="call_1", content=reply.text), False),
+            (ToolMessage(tool_call_id="call_1", content=text), False),
         ]
-        used = f"{name} -> {reply.text[:60]}"
+        used = f"{name} {'over MCP' if state.mcp_url else ''} -> {text[:60]}"
     messages.append((AssistantMessage(content="It is snow, -4 degrees."), True))
     now = time.time()
     nodes = [
@@ -69,6 +68,24 @@ async def episode(task: Any, url: str, row: Row) -> str:
     need(isinstance(reward, float), f"reward {reward!r}")
     need(reward == row.get("reward_of_planned", reward), f"reward {reward}, metrics {metrics}")
     return f"{used}; reward {reward}"
+
+
+async def called(state: Any, name: str, arguments: dict[str, Any]) -> str:
+    """What a tool says, by the way that its server offers: as verifiers' own tool server asks it."""
+    if state.mcp_url is None:
+        reply = await state.post(name, arguments)
+        need(reply.status_code == 200, f"{name}: {reply.status_code} {reply.text[:200]}")
+        return reply.text
+    from verifiers.v1.harnesses.utils.mcp import mcp_client
+
+    limit = state.request_timeout
+    server = {"url": state.mcp_url, "headers": state.mcp_headers, "timeout": limit, "connect_timeout": limit}
+    async with mcp_client(server) as client:
+        offered = [tool.name for tool in (await client.list_tools()).tools]
+        need(name in offered, f"{name} is not offered over MCP: {offered}")
+        result = await client.call_tool(name, arguments)
+        need(not result.is_error, f"{name}: {result.content}")
+        return result.content[0].text
 
 
 if __name__ == "__main__":

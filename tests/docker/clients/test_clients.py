@@ -16,6 +16,8 @@ from fakes.program import gymctl
 from fakes.training import CONFIGS, plan, write_rows, write_settings
 from fakes.vllm_upstream import VLLMUpstream
 
+MCP = "++weather.resources_servers.weather.expose_tools_over_mcp=true"  # as well; verifiers then uses it
+
 
 @dataclass(frozen=True)
 class Training:
@@ -42,20 +44,29 @@ def training(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Training]:
         write_settings(folder, port, [one.url for one in engines])
         project = f"training-{port}"
         stack.callback(gymctl, "down", project, cwd=folder)
-        done = gymctl("up", *CONFIGS, "--project", project, "--runtime", "compose", "--detach", cwd=folder)
+        done = gymctl(
+            "up", *CONFIGS, MCP, "--project", project, "--runtime", "compose", "--detach", cwd=folder
+        )
         assert done.returncode == 0, done.stderr
         yield Training(port, write_rows(folder), engines)
 
 
 @pytest.mark.parametrize(
-    ("name", "checks"), [("axolotl", 23), ("nemo_gym", 8), ("verifiers", 6), ("evaluator", 7)]
+    ("name", "checks", "note"),
+    [
+        ("axolotl", 23, "nulls filled in"),
+        ("nemo_gym", 8, "out_aggregate_metrics.json"),
+        ("verifiers", 6, "get_weather over MCP"),
+        ("evaluator", 7, "get_weather"),
+    ],
 )
-def test_a_published_client_is_served(name: str, checks: int, training: Training) -> None:
+def test_a_published_client_is_served(name: str, checks: int, note: str, training: Training) -> None:
     arguments = ("--head-port", str(training.head_port), "--rows", training.rows, "--reward", "1")
     done = client(name, *arguments)
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
     print(name, done.stdout.splitlines()[-1])  # the figures of docs/nemo-gym.md
     assert f"{checks} passed, 0 failed" in done.stdout, done.stdout
+    assert note in done.stdout, done.stdout
 
 
 def test_the_engines_got_no_nulls_and_shared_the_sessions(training: Training) -> None:
