@@ -9,7 +9,8 @@
     │   ├── UnsupportedAgentPairingError, UnsupportedModelPairingError, UnsupportedAgentOverrideError,
     │   ├── ConfigErrors (several of them at once),
     │   └── AlmostServerError, AgentWithoutEnvironmentServerError, AmbiguousEnvironmentServerError
-    ├── PrerequisiteError           3   engine missing or too old, port taken, no disk
+    ├── PrerequisiteError           3   engine missing or too old, port taken, no disk, no GPU
+    │   └── PrerequisiteErrors (several of them at once)
     ├── EngineError                 4   build, push, start
     ├── ServerError                 5   a server answered with an error we cannot go on from
     ├── RunError                    6   rollouts left undone, coverage under the floor
@@ -179,6 +180,18 @@ class PrerequisiteError(GymctlError):
     """Something outside gymctl is missing: an engine, a free port, disk space."""
 
     exit_code = 3
+
+
+class PrerequisiteErrors(PrerequisiteError):
+    """Several things that are missing, each an error of its own with its place."""
+
+    def __init__(self, errors: Sequence[PrerequisiteError]) -> None:
+        details = [f"{error.what} ({error.where})" for error in errors]
+        super().__init__(f"{len(errors)} things are missing", details=details)
+        self.errors = tuple(errors)
+
+    def __str__(self) -> str:
+        return "\n\n".join([*map(str, self.errors), self.what])
 
 
 class EngineError(GymctlError):

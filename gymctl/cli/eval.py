@@ -182,6 +182,7 @@ def command(
     collate: Collate = False,
     keep_up: KeepUp = False,
     runtime: Runtime = "auto",
+    start_anyway: flags.StartAnyway = False,
     progress: Progress = "auto",
     json: Json = False,
     quiet: Quiet = False,
@@ -219,7 +220,7 @@ def command(
         raise _settled()
     console = Console(is_quiet=quiet or progress == "json")
     asked = EvalFlags(
-        selection=chosen.selection(),
+        selection=chosen.selection(start_anyway=start_anyway),
         given={SETTINGS[name][0]: (SETTINGS[name][1], value) for name, value in typed.items()},
         task_timeout=seconds(task_timeout, "--task-timeout"),
         limits=limits,

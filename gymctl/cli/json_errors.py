@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any, TextIO, cast
 
-from gymctl.errors import ConfigErrors, GymctlError
+from gymctl.errors import ConfigErrors, GymctlError, PrerequisiteErrors
 
 
 class Stdout:
@@ -42,7 +42,7 @@ def _told(error: GymctlError) -> dict[str, Any]:
         "details": list(error.details),
         "hint": error.hint,
     }
-    if isinstance(error, ConfigErrors):
+    if isinstance(error, (ConfigErrors, PrerequisiteErrors)):
         told["errors"] = [_told(one) for one in error.errors]
     return told
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TextIO
 
-from gymctl.errors import ConfigErrors, GymctlError, Place
+from gymctl.errors import ConfigErrors, GymctlError, Place, PrerequisiteErrors
 
 NAME_WIDTH = 14
 _CONTROL = re.compile(
@@ -105,9 +105,10 @@ class Console:
     def error(self, error: GymctlError) -> None:
         """`error:` what, `-->` where, details, `hint:`; once, on stderr."""
         self.clear_line()
-        for one in error.errors if isinstance(error, ConfigErrors) else ():
+        several = error.errors if isinstance(error, (ConfigErrors, PrerequisiteErrors)) else ()
+        for one in several:
             self.insist(f"error: {with_line(one)}\n")
-        self.insist(f"error: {error.what if isinstance(error, ConfigErrors) else with_line(error)}")
+        self.insist(f"error: {error.what if several else with_line(error)}")
 
     def clear_line(self) -> None:
         """Wipe the current line, in which another console may have left transient text."""

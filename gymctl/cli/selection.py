@@ -116,6 +116,14 @@ RayWorkers = Annotated[
     int | None,
     typer.Option("--ray-workers", metavar="N", min=1, help="Ray containers beside the head one. Default: 1."),
 ]
+StartAnyway = Annotated[
+    bool,
+    typer.Option(
+        "--start-anyway",
+        help="Start servers though something is missing that they seem to need: a GPU, a sandbox, a Python.",
+    ),
+]
+"""Of the commands that start servers."""
 Project = Annotated[
     str | None,
     typer.Option("--project", "-p", metavar="NAME", help="Project name. Default: from config and folder."),
@@ -150,8 +158,8 @@ class Chosen:
 
     given: Mapping[str, Any]
 
-    def selection(self, *, needs_model: bool = True) -> Selection:
-        return selection(**self.given, needs_model=needs_model)
+    def selection(self, *, needs_model: bool = True, start_anyway: bool = False) -> Selection:
+        return selection(**self.given, needs_model=needs_model, start_anyway=start_anyway)
 
 
 def takes_selection(command: Callable[..., None]) -> Callable[..., None]:

@@ -38,6 +38,7 @@ def command(
         float | None,
         typer.Option("--wait", metavar="SECONDS", help="How long servers may take to answer. 0: no limit."),
     ] = None,
+    start_anyway: flags.StartAnyway = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")
     ] = False,
@@ -51,7 +52,7 @@ def command(
     from gymctl.config.load import load
 
     console = Console(is_quiet=quiet)
-    loaded = load(chosen.selection())
+    loaded = load(chosen.selection(start_anyway=start_anyway))
     for warning in loaded.warnings:
         console.insist(f"warning: {warning}")
     if wait is not None:
@@ -172,11 +173,13 @@ async def _until_gone(stack: RunningProject) -> None:
 def _dry_run(config: Config, choice: RuntimeChoice, console: Console) -> None:
     from gymctl import engine
     from gymctl.paths import ProjectPaths
-    from gymctl.runtime import preflight
+    from gymctl.runtime import needs, preflight
 
     preflight.complete(config)
     paths = ProjectPaths.of(config.project)
     is_compose = choice == "compose" or (choice == "auto" and engine.answers())
+    world = needs.of_engine(engine.Engine.connect().api.info()) if is_compose else needs.of_machine()
+    needs.check(config, world, reporter(console, config.servers))
     rows = [
         (name, block.kind, "chosen at start" if block.port < 0 else block.port)
         for name, block in config.servers.items()

@@ -153,6 +153,8 @@ class GlobalSettings(BaseModel):
     """None: no bound."""
     model_endpoint_readiness_timeout_seconds: float | None = 600.0
     """None: the check is skipped."""
+    start_anyway: bool = False
+    """Servers are started though something that they need is not there."""
     verbose: bool = False
     is_observed: bool = False
     call_capture: str | None = None

@@ -47,6 +47,7 @@ class Selection:
     ray: bool = False
     """Servers get Ray containers of the project's own, also where the config names a cluster."""
     ray_workers: int | None = None
+    start_anyway: bool = False
     needs_model: bool = True
     """False for commands that only look: where no model is chosen, a placeholder stands in for it."""
 
@@ -109,6 +110,8 @@ def _command_line(
     given += [Override.file(token, cwd) for token in selection.set_file]
     if selection.allow_unsupported_pairing:
         given.append(Override("--allow-unsupported-pairing", (pairing.WAIVER,), True, must_be_new=True))
+    if selection.start_anyway:
+        given.append(Override("--start-anyway", ("start_anyway",), True, must_be_new=True))
     if selection.ray:
         given.append(Override("--ray", ("ray_head_node_address",), None, must_be_new=True))
     if selection.ray_workers is not None:

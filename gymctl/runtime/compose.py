@@ -14,7 +14,7 @@ from gymctl.engine import Engine
 from gymctl.images import build
 from gymctl.images.build import Images
 from gymctl.paths import ProjectPaths
-from gymctl.runtime import composefile, parts, preflight, private
+from gymctl.runtime import composefile, needs, parts, preflight, private
 from gymctl.runtime.containers import ComposeStack
 from gymctl.runtime.stack import Reporter, RuntimeName
 from gymctl.runtime.state import ProjectState
@@ -33,6 +33,9 @@ class ComposeLauncher:
     @property
     def description(self) -> str:
         return f"one container per server, Docker engine {self._engine.facts.version}"
+
+    async def world(self) -> needs.World:
+        return needs.of_engine(await asyncio.to_thread(self._engine.api.info))
 
     async def preflight(self, config: Config, reporter: Reporter) -> None:
         preflight.ray_address(config)

@@ -14,7 +14,7 @@ from gymctl.config.ports import is_free
 from gymctl.errors import PrerequisiteError
 from gymctl.images.context import server_context
 from gymctl.paths import ProjectPaths
-from gymctl.runtime import envs, parts, tasks
+from gymctl.runtime import envs, needs, parts, tasks
 from gymctl.runtime.envs import Environments
 from gymctl.runtime.processes import Command, ProcessStack
 from gymctl.runtime.stack import Reporter, RuntimeName
@@ -33,6 +33,9 @@ class ProcessLauncher:
     @property
     def description(self) -> str:
         return "local processes, without isolation"
+
+    async def world(self) -> needs.World:
+        return needs.of_machine()
 
     async def preflight(self, config: Config, reporter: Reporter) -> None:
         """Nothing beyond ports: uv says by itself what it lacks. Servers of NeMo Gym's own need an image."""

@@ -18,7 +18,20 @@ from gymctl.config.checks.instances import UNKNOWN_PORT
 from gymctl.config.model import Config
 from gymctl.errors import PrerequisiteError
 from gymctl.paths import ProjectPaths
-from gymctl.runtime import attach, cassettes, failure, lock, parts, preflight, private, ready, state, tasks
+from gymctl.runtime import (
+    attach,
+    cassettes,
+    failure,
+    lock,
+    needs,
+    parts,
+    preflight,
+    private,
+    ready,
+    state,
+    tasks,
+)
+from gymctl.runtime.needs import World
 from gymctl.runtime.parts import Parts, Wiring
 from gymctl.runtime.ready import PortTakenError
 from gymctl.runtime.running import RunningProject
@@ -38,6 +51,10 @@ class Launcher(Protocol):
     @property
     def description(self) -> str:
         """What servers run in, for the user's first line."""
+        ...
+
+    async def world(self) -> World:
+        """What servers find where they run."""
         ...
 
     async def preflight(self, config: Config, reporter: Reporter) -> None:
@@ -101,6 +118,8 @@ async def bring_up(
                 hint=f"gymctl down {config.project}, then again",
             )
         reporter.step("runtime", launcher.description)
+        if previous is None:
+            needs.check(config, await launcher.world(), reporter)
         held = _ports_of(previous)
         if is_head_movable:
             config = _with_free_head_port(config, previous, reporter)

@@ -74,6 +74,7 @@ def settings(document: Mapping[str, Any], origins: Origins, problems: Problems) 
         model_endpoint_readiness_timeout_seconds=_bound(keys.model_endpoint_readiness_timeout_seconds),
         http=_http(keys, origins, problems),
         is_head_masked=_is_head_masked(document, origins, problems),
+        start_anyway=keys.start_anyway is True,
         verbose=keys.verbose is True,
         is_observed=keys.observability_enabled is True,
         call_capture=observability.call_capture(keys, origins, problems),

@@ -25,8 +25,8 @@ from gymctl.errors import ConfigError, Place
 ListedKind = ServerKind | Literal["benchmarks", "environments"]
 LISTED: tuple[ListedKind, ...] = (*KINDS, "benchmarks", "environments")
 ENTRYPOINT = "app.py"
-PYTHONS: Mapping[Family, tuple[int, ...]] = {"gymctl": (3, 13, 99), "nemo_gym": (3, 13, 99)}
-"""Of the images: 3.13, its latest release."""
+IMAGE_PYTHON = (3, 13, 99)
+"""Of all images: 3.13, its latest release."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +71,8 @@ class Catalogue:
     roots: SearchRoots
     cwd: Path = field(default_factory=Path.cwd)
     """Config files below it are named as its user would type them."""
+    python: tuple[int, ...] = IMAGE_PYTHON
+    """What servers run on."""
     _codes: dict[Path, code.Code] = field(default_factory=dict)
     _folders: dict[tuple[Path, str], tuple[Need, ...]] = field(default_factory=dict)
 
@@ -115,9 +117,8 @@ class Catalogue:
             root = folder.parent.parent
             reader = self._codes.setdefault(root, code.Code(root))
             found = [*requirements.needs(folder), *reader.needs(folder, entrypoint)]
-            version = PYTHONS[family_of(folder, entrypoint)]
             self._folders[key] = distinct(
-                need for need in found if need.kind != "python" or not is_met(need.what, version)
+                need for need in found if need.kind != "python" or not is_met(need.what, self.python)
             )
         return self._folders[key]
 

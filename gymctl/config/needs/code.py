@@ -161,6 +161,8 @@ class _Reader:
                     yield self._need("key", name, node)
             case ast.AnnAssign(target=ast.Name(id=name)):
                 yield from self._of_field(node, name, inside)
+            case ast.Assign(targets=[ast.Name(id="ray_enabled")], value=ast.Constant(value=True)):
+                yield self._need("ray", "ray_enabled = True", node)
             case ast.Assign(targets=[ast.Name(id=name)], value=value) if _COMMAND_NAME.search(name):
                 yield from self._of_shell(_constant_text(value), node, inside)
             case ast.Assign(targets=[ast.Name(id=name)], value=value) if _ADDRESS_NAME.search(name):
@@ -173,6 +175,8 @@ class _Reader:
         if package in SANDBOX_PACKAGES or (module + ".").startswith("nemo_gym.sandbox."):
             what = "NeMo Gym's sandbox API" if package == "nemo_gym" else f"package {package}"
             yield self._need("sandbox", what, node)
+        if package == "ray":
+            yield self._need("ray", "package ray", node)
         if package in SERVICES:
             yield self._need("network", f"the service {SERVICES[package]}", node)
 

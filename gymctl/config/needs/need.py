@@ -8,11 +8,12 @@ from typing import Literal
 
 from gymctl.errors import Place
 
-NeedKind = Literal["gpu", "sandbox", "judge", "network", "git", "key", "setting", "programs", "python"]
+NeedKind = Literal["gpu", "sandbox", "judge", "ray", "network", "git", "key", "setting", "programs", "python"]
 MEANINGS: dict[NeedKind, str] = {
     "gpu": "a GPU",
     "sandbox": "a sandbox: a provider, an engine or a service that runs what a model wrote",
     "judge": "another model than the one it is asked about: a judge, a simulated user",
+    "ray": "a Ray cluster that runs its tasks",
     "network": "something from the network while its image is built, when it starts or when it runs",
     "git": "a package from a repository or URL instead of an index",
     "key": "a key of a service",

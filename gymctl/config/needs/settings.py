@@ -41,7 +41,7 @@ def needs(document: Mapping[Any, Any], find: Find) -> Iterator[Need]:
 
 
 def of_block(path: Path, block: Mapping[str, Any], document: Mapping[Any, Any], find: Find) -> Iterator[Need]:
-    for place, value in _below(block, path):
+    for place, value in below(block, path):
         key = place[-1]
         if _is_other_model(key, value):
             yield Need("judge", f"{key}: {value['name']}", find((*place, "name")))
@@ -54,12 +54,12 @@ def of_block(path: Path, block: Mapping[str, Any], document: Mapping[Any, Any], 
             yield from _open(key, value, document, find(place))
 
 
-def _below(value: object, path: Path) -> Iterator[tuple[Path, Any]]:
+def below(value: object, path: Path) -> Iterator[tuple[Path, Any]]:
     """Every value below, mappings and lists as well; datasets belong to an evaluation, not to a server."""
     for step, child in children(value):
         if step != "datasets":
             yield (*path, step), child
-            yield from _below(child, (*path, step))
+            yield from below(child, (*path, step))
 
 
 def _is_other_model(key: object, value: object) -> bool:

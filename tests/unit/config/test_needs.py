@@ -70,6 +70,8 @@ def test_a_plain_server_needs_nothing(listed: Make) -> None:
 
 CODE = {
     "import vllm": ("gpu", "package vllm"),
+    "import ray": ("ray", "package ray"),
+    "ray_enabled = True": ("ray", "ray_enabled = True"),
     "assert torch.cuda.is_available(), 'no'": ("gpu", "asserts that CUDA is there"),
     "actor = ray.remote(num_gpus=1)(Actor)": ("gpu", "asks for num_gpus=1"),
     "actor.options(resources={'extra_gpu': share})": ("gpu", "asks for resources={'extra_gpu': share}"),
