@@ -29,7 +29,6 @@ from gymctl.cli.interrupts import Interrupts
 from gymctl.cli.output import Console, reporter
 from gymctl.cli.progress import following
 from gymctl.cli.progress_text import TextBlocks
-from gymctl.cli.room import room_for
 from gymctl.cli.serving import Served, Serving
 from gymctl.cli.table import RunFacts, file_lines, reason_lines, result_json, result_lines, under_floor
 from gymctl.config.checks.evaluation import Written
@@ -43,6 +42,7 @@ from gymctl.rollouts.attempts import most_attempts
 from gymctl.rollouts.dataset import Source
 from gymctl.rollouts.place import OutputBusyError
 from gymctl.rollouts.prices import Pricing
+from gymctl.rollouts.room import room_for
 from gymctl.rollouts.run import Run
 from gymctl.rollouts.saved import SavedRun
 from gymctl.rollouts.settings import counting

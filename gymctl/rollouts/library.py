@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import difflib
+import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
@@ -38,11 +39,14 @@ from gymctl.rollouts.limits import Caps
 from gymctl.rollouts.passport import Identity
 from gymctl.rollouts.prompts import Prompt
 from gymctl.rollouts.resume import ResumeOptions
+from gymctl.rollouts.room import room_for
 from gymctl.rollouts.run import Run, RunRequest
 from gymctl.rollouts.saved import SavedRun
 from gymctl.rollouts.settings import counting, of_table, only_agent, routing
 from gymctl.rollouts.skills import skills_ref
 from gymctl.transport import Transport
+
+logger = logging.getLogger(__name__)
 
 HEAD = f"http://127.0.0.1:{HEAD_PORT}"
 CONCURRENCY = 64
@@ -155,7 +159,7 @@ class _Making:
         if run.is_done and (settings.disable_aggregation or run.has_aggregate):
             return
         options = CollectOptions(
-            settings.concurrency or CONCURRENCY,
+            await self._concurrency(),
             self._task_timeout,
             declared=counting(settings).declared,
             retries=retries.Retries(retries.DEFAULT),
@@ -172,6 +176,16 @@ class _Making:
             raise BudgetError(
                 f"the run stopped at {run.cap}: {run.still_owed:,} rollouts are still to be made"
             )
+
+    async def _concurrency(self) -> int:
+        """As many as are asked for and fit; the limit of open files is raised for them."""
+        wanted = self._settings.concurrency or CONCURRENCY
+        entrances = [self._table[server].url for server in self._run.summary.servers]
+        room = await room_for(wanted, self._transport, entrances)
+        if room is None or room >= wanted:
+            return wanted
+        logger.warning("%d rollouts at once, not %d: a process may open too few files for more", room, wanted)
+        return room
 
 
 @asynccontextmanager

@@ -230,3 +230,44 @@ async def test_a_remote_heads_loopback_is_its_own_machine(tmp_path: Path) -> Non
         assert len((tmp_path / "x.jsonl").read_bytes().splitlines()) == 2
     finally:
         await fake.stop()
+
+
+OPEN_FILES = """\
+import asyncio, json, logging, resource, sys
+
+soft, hard = map(int, sys.argv[2:4])
+resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+logging.basicConfig()
+from gymctl.rollouts import collect_rollouts
+
+rows = [{"responses_create_params": {"input": "x"}, "n": n} for n in range(150)]
+made = asyncio.run(collect_rollouts(rows, servers=sys.argv[1], num_samples_in_parallel=150))
+print(sum(row.get("reward", 0) for row in made), resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+"""
+
+
+@pytest.mark.parametrize(
+    ("limits", "raised", "most"),
+    [(("128", "4096"), 556, 150), (("96", "128"), 128, 48)],
+    ids=["is raised", "bounds the rollouts"],
+)
+async def test_the_limit_of_open_files(
+    environment: Start, limits: tuple[str, str], raised: int, most: int
+) -> None:
+    async def held(row: dict[str, Any], request: web.Request) -> web.Response:
+        if fake.open_calls >= most:
+            full.set()
+        async with asyncio.timeout(60):
+            await full.wait()
+        return scored(1.0)
+
+    full = asyncio.Event()
+    fake = await environment(held)
+    async with head_of(fake.url) as port:
+        pipe = asyncio.subprocess.PIPE
+        command = (sys.executable, "-c", OPEN_FILES, f"http://127.0.0.1:{port}", *limits)
+        process = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe)
+        out, err = await process.communicate()
+    assert out.split() == [b"150.0", str(raised).encode()], err.decode()
+    assert fake.most_open == most
+    assert (b"rollouts at once, not 150" in err) is (most < 150)
