@@ -37,7 +37,7 @@ COMMANDS = (
     "doctor",
     "gym-dir",
 )
-GROUPS = ("config", "dataset")
+GROUPS = ("config", "dataset", "export")
 HELP = """Evaluate LLM agents in environments, one container per server.
 
 gymctl eval arithmetic --model-type llama_cpp_model --limit 20 -k 2

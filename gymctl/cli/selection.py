@@ -98,6 +98,14 @@ ModelApiKey = Annotated[
         help="Key of the model (policy_api_key); env.yaml and --set-file keep it out of the process list.",
     ),
 ]
+PolicyAt = Annotated[
+    str | None,
+    typer.Option(
+        "--policy-at",
+        metavar="[HOST:]PORT",
+        help="A trainer starts the policy model, there; agents dial it. HOST: 127.0.0.1, this machine.",
+    ),
+]
 SetFiles = Annotated[
     list[str] | None,
     typer.Option(
@@ -144,6 +152,7 @@ def _flags(
     on_miss: OnMiss = None,
     model_url: ModelUrl = None,
     model_api_key: ModelApiKey = None,
+    policy_at: PolicyAt = None,
     set_file: SetFiles = None,
     ray: Ray = False,
     ray_workers: RayWorkers = None,
@@ -193,6 +202,8 @@ def selection(tokens: Sequence[str] | None = None, **flags: Any) -> Selection:
     """What tokens and flags (named as the fields of Selection, None where not given) select."""
     from gymctl.config.sources import Selection  # OmegaConf and pydantic: 0.3 CPU seconds
 
+    if flags.get("policy_at") is not None:
+        _refuse_models(flags)
     overrides, files, benchmarks = sort_tokens(tokens or ())
     flags["search_dir"] = search_folders(flags.get("search_dir"))
     given = {
@@ -218,6 +229,13 @@ def search_folders(search_dir: Sequence[str] | None) -> list[str]:
     from gymctl.runtime import releases
 
     return releases.folders(search_dir or (), Console().insist)
+
+
+def _refuse_models(flags: Mapping[str, Any]) -> None:
+    for name in ("model_type", "model", "model_url"):
+        if flags.get(name) is not None:
+            flag = f"--{name.replace('_', '-')}"
+            raise UsageError(f"--policy-at and {flag} do not go together", where="--policy-at")
 
 
 def sort_tokens(tokens: Sequence[str]) -> tuple[list[str], list[str], list[str]]:

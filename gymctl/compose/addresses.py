@@ -24,7 +24,7 @@ LOOPBACK = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """All addresses of a project as one kind of client dials them."""
+    """All addresses of a project, and of servers elsewhere, as one kind of client dials them."""
 
     name: ViewName
     head_host: str
@@ -55,7 +55,8 @@ def host_view(config: Config) -> View:
         )
         for name, block in config.servers.items()
     }
-    return View("host", published_host(config.head_host), config.head_port, servers)
+    everyone = {**config.elsewhere, **servers}
+    return View("host", published_host(config.head_host), config.head_port, everyone)
 
 
 def network_view(config: Config) -> View:
@@ -66,7 +67,12 @@ def network_view(config: Config) -> View:
         )
         for name, block in config.servers.items()
     }
-    return View("network", HEAD, HEAD_PORT, servers)
+    away = {name: _from_container(address) for name, address in config.elsewhere.items()}
+    return View("network", HEAD, HEAD_PORT, {**away, **servers})
+
+
+def _from_container(address: Address) -> Address:
+    return address.model_copy(update={"host": HOST_GATEWAY}) if is_loopback_url(address.url) else address
 
 
 def is_loopback_url(url: str) -> bool:

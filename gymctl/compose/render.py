@@ -90,6 +90,7 @@ def _server(config: Config, server: str, service: str, rendering: Rendering) -> 
     profile = profile_of(block)
     cluster = ray.cluster_of(config, server)
     is_model = block.kind == "responses_api_models"
+    calls_elsewhere = any(call.name in config.elsewhere for call in block.calls)
     recorded = captures(config.settings.capture_folders) if is_model else ()
     own = mounts(server, block.settings)
     read = skills(config.skills_folder, own) if block.kind == "responses_api_agents" else ()
@@ -101,7 +102,9 @@ def _server(config: Config, server: str, service: str, rendering: Rendering) -> 
         port=Port(target=SERVER_PORT, published=str(block.port), host_ip=published_host(block.host)),
         allowed=limits(server, block.settings, host_cpus=rendering.cpus),
         labels={SERVER_LABEL: server, KIND_LABEL: block.kind},
-        may_reach_host=is_model or profile.may_reach_host or ray.is_on_this_machine(config, block),
+        may_reach_host=(
+            is_model or profile.may_reach_host or calls_elsewhere or ray.is_on_this_machine(config, block)
+        ),
         mounted=(*own, *read, *recorded),
         profile=profile,
         depends_on=None if cluster is None else ray.joined(cluster),

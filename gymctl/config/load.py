@@ -31,7 +31,7 @@ from gymctl.config.problems import Problems
 from gymctl.config.reading import text
 from gymctl.config.reading.roots import SearchRoots
 from gymctl.config.server_classes.server_class import ServerClasses
-from gymctl.config.shaping import cassettes, standins
+from gymctl.config.shaping import cassettes, elsewhere, standins
 from gymctl.config.shaping.shape import Shaped, shape
 from gymctl.config.shaping.writers import Writers
 from gymctl.config.sources import Selection, Sources
@@ -84,7 +84,7 @@ def _examined(
 ) -> Config:
     read = sources.read_all(selection, roots, cwd, problems)
     problems.stop()
-    document, shaped = _resolved(read, selection.agent_type, cwd, environ, problems)
+    document, shaped = _resolved(read, selection, cwd, environ, problems)
     origins = shaped.origins
 
     settings = globals.settings(document, origins, problems)
@@ -93,7 +93,9 @@ def _examined(
     instances.refuse_empty(found, len(read.included.files), problems)
     found = relays.add(document, found, problems)
     pairing.check_models(found, document, origins, environ, problems)
-    references.check(found, instances.names(document, found, problems), origins, problems)
+    others = instances.elsewhere(document, RESERVED)
+    away: dict[str, ServerKind] = {name: address.kind for name, address in others.items()}
+    references.check(found, {**away, **instances.names(document, found, problems)}, origins, problems)
     environments.check(found, origins, problems)
     head_host, head_port = _fill(document, found, cwd, origins, problems)
     names = {instance.name for instance in found}
@@ -101,7 +103,7 @@ def _examined(
         problems.warn(slip)
     declared = datasets.find(found, roots, origins, problems)
     classes = ServerClasses(roots.folders)
-    servers = ray.told(dict(_blocks(found, roots, origins, selection, problems)), classes)
+    servers = ray.told(dict(_blocks(found, away, roots, origins, selection, problems)), classes)
     if selection.ray:
         settings = ray.asked_for(settings, servers.values(), problems)
     globals.check_pools(settings.pool, servers.values(), origins, problems)
@@ -125,11 +127,12 @@ def _examined(
         warnings=tuple(redact(warning, secrets) for warning in problems.warnings),
         unstartable=tuple(server_keys.unset(servers.values(), origins, classes)),
         includes=read.included.below,
+        elsewhere=others,
     )
 
 
 def _resolved(
-    read: Sources, agent_type: str | None, cwd: Path, environ: Mapping[str, str], problems: Problems
+    read: Sources, selection: Selection, cwd: Path, environ: Mapping[str, str], problems: Problems
 ) -> tuple[dict[str, Any], Shaped]:
     """One document without directives and references, and how it came about."""
     with problems.noted():
@@ -137,14 +140,17 @@ def _resolved(
             read.layers,
             read.top,
             read.included.entries,
-            agent_type=agent_type,
+            agent_type=selection.agent_type,
             environ=environ,
             problems=problems,
         )
-        if read.cassette is not None:
+        written: Mapping[Any, Any] = {}
+        if selection.policy_at is not None:
+            written = elsewhere.insert(shaped.merged, shaped.origins.tree, selection.policy_at)
+        elif read.cassette is not None:
             written = cassettes.insert(shaped.merged, shaped.origins.tree, read.cassette)
-            changes = replace(shaped.changes, written={**shaped.changes.written, **written})
-            shaped = replace(shaped, changes=changes)
+        changes = replace(shaped.changes, written={**shaped.changes.written, **written})
+        shaped = replace(shaped, changes=changes)
         globals.fill_defaults(shaped.merged, cwd)
         document = interpolation.resolve(shaped.merged, shaped.origins, problems)
     standins.fold(document, shaped.origins.tree)
@@ -191,9 +197,14 @@ def _fill(
 
 
 def _blocks(
-    found: list[Instance], roots: SearchRoots, origins: Origins, selection: Selection, problems: Problems
+    found: list[Instance],
+    away: Mapping[str, ServerKind],
+    roots: SearchRoots,
+    origins: Origins,
+    selection: Selection,
+    problems: Problems,
 ) -> Iterator[tuple[str, ServerBlock]]:
-    known = instances.kinds(found)
+    known: dict[str, ServerKind] = {**away, **instances.kinds(found)}
     for instance in found:
         has_folder = selection.needs_model or instance.implementation != standins.DUMMY
         with problems.collected(*instance.path):

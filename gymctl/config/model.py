@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 
 from gymctl.config.families import Family
 from gymctl.contract.part import HttpSettings, Pool
-from gymctl.contract.servers import ServerKind
+from gymctl.contract.servers import Address, ServerKind
 from gymctl.errors import ConfigError, Place
 
 
@@ -195,6 +195,9 @@ class Config:
     """What keeps a server from starting: fields that it needs and nobody set. Raised when one is started."""
     warnings: tuple[str, ...] = ()
     """Without secrets."""
+    elsewhere: Mapping[str, Address] = field(default_factory=dict)
+    """Servers that others start: blocks with `host` and `port` and without `entrypoint`, as the host dials
+    them."""
     includes: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """By the name of a config file: the files that it includes, at any depth."""
 

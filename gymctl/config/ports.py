@@ -34,6 +34,7 @@ def allocate(
     low, high = port_range(document)
     used = {config.head_port, *avoid, *disallowed(document)}
     used |= {block.port for block in config.servers.values() if block.port != UNKNOWN_PORT}
+    used |= {address.port for address in config.elsewhere.values()}
     servers = {}
     for name, block in config.servers.items():
         port = block.port

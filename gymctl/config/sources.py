@@ -42,6 +42,8 @@ class Selection:
     on_miss: str | None = None
     model_url: str | None = field(default=None, repr=False)
     model_api_key: str | None = field(default=None, repr=False)
+    policy_at: str | None = None
+    """`[HOST:]PORT` (see `shaping/elsewhere.py`)."""
     project: str | None = None
     allow_unsupported_pairing: bool = False
     ray: bool = False
@@ -93,7 +95,10 @@ def read_all(selection: Selection, roots: SearchRoots, cwd: Path, problems: Prob
 
 
 def _is_model_open(selection: Selection) -> bool:
-    chosen = (selection.model_type, selection.model, selection.model_url, selection.model_api_key)
+    chosen = (
+        *(selection.model_type, selection.model, selection.model_url, selection.model_api_key),
+        selection.policy_at,
+    )
     return not selection.needs_model and all(value is None for value in chosen)
 
 

@@ -112,7 +112,7 @@ def _capture(config: Config, block: ServerBlock, called: Iterable[str]) -> Captu
         return Capture(calls=settings.call_capture, tokens=None if tokens is None else tokens.folder)
     if tokens is None or block.kind == "resources_servers":
         return Capture()
-    agents = (config.servers[name] for name in (block.name, *called))
+    agents = (config.servers[name] for name in (block.name, *called) if name in config.servers)
     return Capture(
         token_agents=tuple(
             agent.name
@@ -132,8 +132,9 @@ def _called(config: Config, block: ServerBlock) -> list[str]:
     """The servers a block names; an environment server also calls what its agents call."""
     names = [reference.name for reference in block.calls]
     if block.kind == "environment_servers":
-        agents = [name for name in names if config.servers[name].kind == "responses_api_agents"]
-        names += [reference.name for agent in agents for reference in config.servers[agent].calls]
+        fronted = (config.servers[name] for name in names if name in config.servers)
+        agents = [server for server in fronted if server.kind == "responses_api_agents"]
+        names += [reference.name for agent in agents for reference in agent.calls]
     return list(dict.fromkeys(names))
 
 
@@ -198,8 +199,9 @@ def _yaml(config: Config, view: View) -> str:
 
 
 def table(config: Config) -> ServerTable:
-    """All servers as the host dials them."""
-    return ServerTable.from_document(document_for(config, host_view(config)))
+    """All servers of the project as the host dials them."""
+    document = document_for(config, host_view(config))
+    return ServerTable.from_document({name: document[name] for name in config.servers})
 
 
 def document_for(config: Config, view: View) -> dict[str, Any]:
@@ -208,6 +210,8 @@ def document_for(config: Config, view: View) -> dict[str, Any]:
     for key, value in config.document.items():
         block = config.servers.get(key)
         document[key] = value if block is None else _addressed(value, block, view)
+        if key in config.elsewhere:
+            document[key] = _moved(value, view[key])
     head = document.get("head_server")
     base = dict(head) if isinstance(head, Mapping) else {}
     document["head_server"] = {**base, "host": view.head_host, "port": view.head_port}
@@ -219,6 +223,13 @@ def _addressed(value: Mapping[str, Any], block: ServerBlock, view: View) -> dict
     is_model = block.kind == "responses_api_models"
     settings = _settings(inner, view[block.name], is_model=is_model, view=view)
     return {**value, block.kind: {**value[block.kind], block.implementation: settings}}
+
+
+def _moved(value: Mapping[str, Any], address: Address) -> dict[str, Any]:
+    """The block of a server elsewhere, at the address that this kind of client dials."""
+    inner = value[address.kind][address.implementation]
+    settings = {**inner, "host": address.host, "port": address.port}
+    return {**value, address.kind: {**value[address.kind], address.implementation: settings}}
 
 
 def _surplus_environment_servers(config: Config) -> set[str]:

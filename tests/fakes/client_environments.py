@@ -40,6 +40,9 @@ CLIENTS = {
     "evaluator": Client("nemo-evaluator==0.3.0", python="3.12"),
 }
 
+SHARED = {"nemo_gym_attach": "nemo_gym"}
+"""Drivers that run in the environment of another one."""
+
 
 def client(
     name: str, *arguments: str | Path, environ: dict[str, str] | None = None
@@ -48,7 +51,7 @@ def client(
     # Without PYTHONPATH and virtual environment of the tests: a client must not find gymctl.
     kept = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "VIRTUAL_ENV")}
     return subprocess.run(
-        [str(_python(name)), str(DRIVERS / f"{name}_client.py"), *map(str, arguments)],
+        [str(_python(SHARED.get(name, name))), str(DRIVERS / f"{name}_client.py"), *map(str, arguments)],
         env={**kept, **(environ or {})},
         capture_output=True,
         text=True,

@@ -12,7 +12,7 @@ from gymctl.config.problems import Problems
 from gymctl.config.tree.masking import mask
 from gymctl.config.tree.origins import Origins, Path
 from gymctl.config.tree.writing import as_yaml
-from gymctl.contract.servers import KINDS, ServerKind
+from gymctl.contract.servers import KINDS, Address, ServerKind
 from gymctl.errors import AlmostServerError, NoServerInstancesError
 
 DOMAINS = (
@@ -72,12 +72,24 @@ def find(
             _warn_of_strays(found[-1], block, origins, problems)
         elif _has_entrypoint(block):
             almost[name] = mistakes
+        elif _elsewhere(name, block) is not None:
+            continue
         else:
             problems.warn(
                 f"`{name}` is ignored: it names a server type but has no `entrypoint` ({origins.where(name)})"
             )
     _report(almost, document, origins, problems)
     return found
+
+
+def elsewhere(document: Mapping[str, Any], reserved: frozenset[str]) -> dict[str, Address]:
+    """Servers that somebody else starts: a block with `host` and `port` and without `entrypoint`."""
+    found = {
+        name: _elsewhere(name, block)
+        for name, block in document.items()
+        if name not in reserved and isinstance(block, dict) and not _has_entrypoint(block)
+    }
+    return {name: address for name, address in found.items() if address is not None}
 
 
 def refuse_empty(found: list[Instance], files: int, problems: Problems) -> None:
@@ -106,6 +118,20 @@ def names(document: Mapping[str, Any], found: list[Instance], problems: Problems
         for kind in KINDS
         if kind in block
     }
+
+
+def _elsewhere(name: str, block: Mapping[str, Any]) -> Address | None:
+    kinds: list[ServerKind] = [kind for kind in KINDS if kind in block]
+    inner = block[kinds[0]] if len(kinds) == 1 else None
+    if not isinstance(inner, dict) or len(inner) != 1 or not name.strip():
+        return None
+    implementation, settings = next(iter(inner.items()))
+    if not isinstance(settings, dict) or not isinstance(settings.get("host"), str):
+        return None
+    port = as_port(settings.get("port"))
+    if port is None or not settings["host"]:
+        return None
+    return Address(kind=kinds[0], implementation=str(implementation), host=settings["host"], port=port)
 
 
 def _report(

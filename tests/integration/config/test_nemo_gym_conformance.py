@@ -173,7 +173,11 @@ def known_classes() -> Iterator[None]:
     """The code of a server folder is read once and not for each of hundreds of cases."""
     read = cache(server_class.read)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(server_class, "read", lambda folder, entrypoint, parsed: read(folder, entrypoint))
+        patch.setattr(
+            server_class,
+            "read",
+            lambda folder, entrypoint, parsed, roots: read(folder, entrypoint, roots=tuple(roots)),
+        )
         yield
 
 
