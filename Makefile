@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-peer test-vllm engine lint lock clean
+.PHONY: help demo test test-peer test-side-by-side test-vllm engine lint lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -19,6 +19,10 @@ test: ## set everything up and run all tests (ARGS="tests/unit -k name" selects)
 test-peer: ## every server of NeMo Gym in containers, held to its recorded rollouts (opt-in: hours)
 	@scripts/setup.sh dev
 	@PYTHONPATH=tests $(BIN)/python -m peer.catalogue --page docs/compatibility.md $(ARGS)
+
+test-side-by-side: ## NeMo Gym and gymctl on the same rows, compared field by field (opt-in: minutes)
+	@scripts/setup.sh dev
+	@PYTHONPATH=tests $(BIN)/python -m peer.side_by_side $(ARGS)
 
 test-vllm: ## vllm_model against a real vLLM on the CPU (opt-in: 3.4 GB are installed once)
 	@scripts/test_vllm.sh $(ARGS)

@@ -60,6 +60,7 @@ def aggregate_shards(
     console = Console()
     counting = Counting(Declaration(labels=frozenset(labels)), missing)
     entries = asyncio.run(_aggregated(shards, counting, head))
+    output.parent.mkdir(parents=True, exist_ok=True)
     if merges:
         count = merge(shards, output)
         console.say(f"  wrote {output}: {count:,} rollouts of {len(shards)} shards")

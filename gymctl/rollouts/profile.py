@@ -1,7 +1,7 @@
 """The reward profile of a run as three files (CONTRACT 11, `gym eval profile`); no server is asked.
 
     x_reward_profiling.jsonl          a line for each task (for each task and agent, where several run it)
-    x_agent_metrics.json              the numbers of each agent
+    x_agent_metrics.json              the numbers of each agent that has rollouts
     x_repeat_level_metrics.json       the numbers of each repeat of each agent
 
 Rows are joined with rollouts by task and rollout index. The profile holds all of both in memory.
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from gymctl.contract.aggregate import AggregateResponse
-from gymctl.contract.rollout import TASK_INDEX, Row, rollout_key
+from gymctl.contract.rollout import ROLLOUT_INDEX, TASK_INDEX, Row, rollout_key
 from gymctl.errors import ConfigError
 from gymctl.metrics.aggregate import aggregate
 from gymctl.rollouts.encoding import dumps
@@ -61,7 +61,8 @@ def write_profile(rollouts: Path, inputs: Path, *, is_partial: bool = False) -> 
     )
     groups = _groups(answers, samples, expected, completed, is_fanned=is_fanned)
     replace(paths[0], (dumps(group) for group in groups))
-    replace(paths[1], document([{**_ref(label), **one.agent_metrics} for label, one in answers.items()]))
+    agents = ((label, _agent_metrics(one)) for label, one in answers.items())
+    replace(paths[1], document([{**_ref(label), **metrics} for label, metrics in agents if metrics]))
     repeats = [
         {**_ref(label), **repeat} for label, one in answers.items() for repeat in one.repeat_level_metrics
     ]
@@ -109,6 +110,16 @@ def _ref(label: str) -> dict[str, Any]:
     return {"agent_ref": {"name": label}}
 
 
+def _agent_metrics(answer: AggregateResponse) -> dict[str, Any]:
+    """As NeMo Gym's profile has them: how many repeats there were is not among them."""
+    return {key: value for key, value in answer.agent_metrics.items() if key != "num_repeats"}
+
+
+def _sample(row: Row) -> Row:
+    """The task's row as it was given: which of its rollouts it stands for is no part of it."""
+    return {key: value for key, value in row.items() if key not in (TASK_INDEX, ROLLOUT_INDEX)}
+
+
 def _groups(
     answers: Mapping[str, AggregateResponse],
     samples: Mapping[Part, Row],
@@ -124,7 +135,7 @@ def _groups(
         yield {
             **group,
             **(_ref(label) if is_fanned else {}),
-            "sample": samples[part],
+            "sample": _sample(samples[part]),
             "expected_num_rollouts": expected[part],
             "missing_num_rollouts": expected[part] - completed[part],
             "reward_profile_completion_pct": 100.0 * completed[part] / expected[part],

@@ -6,4 +6,13 @@ setup.py       the config with their agents and ours in front of it
 recorded.py    tasks and recorded rollouts of a server's data folder
 replay.py      a recorded rollout, judged again by a server that is up
 page.py        docs/compatibility.md
+
+NeMo Gym and gymctl side by side, on the same rows (`make test-side-by-side`):
+
+side_by_side.py   the command: both programs, and what differs
+project.py        the configuration and the rows of both
+model.py          the model endpoint of both
+worlds.py         the two programs
+differences.py    two files, field by field
+known.py          what may differ, and why
 """

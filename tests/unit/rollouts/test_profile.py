@@ -44,11 +44,12 @@ def test_a_whole_run_has_a_group_for_each_task_with_its_row(tmp_path: Path) -> N
     ]
     first, second = groups(tmp_path)
     assert (first["mean/reward"], first["std/reward"]) == (0.5, 0.7071067811865476)
-    assert first["sample"] == FOUR[0]
+    assert first["sample"] == {"agent_ref": {"name": "desk"}, "prompt": "p0"}
     assert "agent_ref" not in first
     assert (second["num_rollouts"], second["reward_profile_completion_pct"]) == (2, 100.0)
     (agent,) = json.loads((tmp_path / "x_agent_metrics.json").read_text())
-    assert (agent["agent_ref"], agent["mean/reward"], agent["num_repeats"]) == ({"name": "desk"}, 0.75, 2)
+    assert (agent["agent_ref"], agent["mean/reward"]) == ({"name": "desk"}, 0.75)
+    assert "num_repeats" not in agent
     repeats = json.loads((tmp_path / "x_repeat_level_metrics.json").read_text())
     assert [repeat["mean/reward"] for repeat in repeats] == [1.0, 0.5]
     assert made.summary["reward_profile_completion_pct"] == 100.0
@@ -100,6 +101,12 @@ def test_fan_out_has_a_group_for_each_agent_and_masked_agents_keep_their_coverag
         "coverage/measured_tasks": 0,
         "coverage/fully_masked_tasks": 1,
     }
+
+
+def test_an_agent_without_rollouts_has_no_numbers(tmp_path: Path) -> None:
+    profile(tmp_path, [at(0, 0, "a"), at(0, 1, "b")], [at(0, 0, "a", reward=1)], is_partial=True)
+    (only,) = json.loads((tmp_path / "x_agent_metrics.json").read_text())
+    assert only["agent_ref"] == {"name": "a"}
 
 
 def test_shards_are_merged_in_order_and_byte_for_byte(tmp_path: Path) -> None:
