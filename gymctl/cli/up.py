@@ -172,6 +172,7 @@ async def _until_gone(stack: RunningProject) -> None:
 
 def _dry_run(config: Config, choice: RuntimeChoice, console: Console) -> None:
     from gymctl import engine
+    from gymctl.compose.ray import clusters
     from gymctl.paths import ProjectPaths
     from gymctl.runtime import needs, preflight
 
@@ -184,7 +185,8 @@ def _dry_run(config: Config, choice: RuntimeChoice, console: Console) -> None:
         (name, block.kind, "chosen at start" if block.port < 0 else block.port)
         for name, block in config.servers.items()
     ]
-    console.table(("SERVER", "KIND", "PORT"), [("head", "head", config.head_port), *rows])
+    nodes = [(name, "ray", "-") for one in clusters(config) for name in one.nodes] if is_compose else []
+    console.table(("SERVER", "KIND", "PORT"), [("head", "head", config.head_port), *rows, *nodes])
     if is_compose:
         console.say(
             f"would write {paths.compose} and {len(rows) + 1} part files, build missing images, and run"

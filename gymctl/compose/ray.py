@@ -58,6 +58,11 @@ class Cluster:
         return self.head, *self.workers
 
     @property
+    def needed_by(self) -> Mapping[str, tuple[str, ...]]:
+        """Each container with the servers that are lost without it; tasks of a worker Ray runs elsewhere."""
+        return {self.head: self.servers, **dict.fromkeys(self.workers, ())}
+
+    @property
     def address(self) -> str:
         """As a server dials it: a client, since a driver would need a Ray node in its own container."""
         return f"ray://{self.head}:{CLIENT_PORT}"

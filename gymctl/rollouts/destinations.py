@@ -118,7 +118,7 @@ class Destinations:
         """Fail what needs the lost server."""
         loop = asyncio.get_running_loop()
         for destination in self._by_name.values():
-            if lost.server not in destination.needs:
+            if destination.needs.isdisjoint((lost.server, *lost.needed_by)):
                 continue
             if not self.lost or self.lost[-1] != lost:
                 self.lost.append(lost)

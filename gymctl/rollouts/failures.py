@@ -26,6 +26,8 @@ class Death(Protocol):
     def was_out_of_memory(self) -> bool: ...
     @property
     def last_lines(self) -> tuple[str, ...]: ...
+    @property
+    def needed_by(self) -> tuple[str, ...]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +39,15 @@ class Lost:
     exit_code: int | None = None
     was_out_of_memory: bool = False
     last_lines: tuple[str, ...] = ()
+    needed_by: tuple[str, ...] = ()
+    """Servers of the table that are lost with it."""
 
     @classmethod
     def of(cls, death: Death) -> Lost:
         code = "unknown exit code" if death.exit_code is None else f"exit {death.exit_code}"
         reason = f"stopped ({code}{', out of memory' if death.was_out_of_memory else ''})"
-        return cls(death.server, reason, death.exit_code, death.was_out_of_memory, tuple(death.last_lines))
+        lines, needed_by = tuple(death.last_lines), tuple(death.needed_by)
+        return cls(death.server, reason, death.exit_code, death.was_out_of_memory, lines, needed_by)
 
     def __str__(self) -> str:
         return f"`{self.server}` {self.reason}"

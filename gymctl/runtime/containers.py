@@ -84,12 +84,12 @@ class ComposeStack(RunningProject):
 
         command = ("up", "-d", "--remove-orphans", "--no-build")
         finished = await self._compose(*command, on_line=read, secrets=secrets)
-        if finished.exit_code != 0 and not await asyncio.to_thread(self._is_death, finished):
+        if finished.exit_code != 0 and not await asyncio.to_thread(self.is_death, finished):
             raise self.failure(finished)
         if removed:
             reporter.note(f"removed {', '.join(removed)}: no longer in the config")
 
-    def _is_death(self, finished: Finished) -> bool:
+    def is_death(self, finished: Finished) -> bool:
         """A container that others wait for has ended: `deaths` tells of it, with reason and last lines."""
         match = _DEPENDENCY.search("\n".join(finished.last_lines))
         return match is not None and any(
@@ -183,6 +183,7 @@ class ComposeStack(RunningProject):
             exit_code=ended.get("ExitCode", event.exit_code),
             was_out_of_memory=was_out_of_memory or bool(ended.get("OOMKilled")),
             last_lines=await self.last_lines(event.server),
+            needed_by=self.state.ray.get(event.server, ()),
         )
 
     def _inspected(self) -> dict[str, Mapping[str, Any]]:
@@ -239,7 +240,7 @@ class ComposeStack(RunningProject):
 
     def _server_at(self, port: int) -> str:
         if port in self.state.ray_ports:
-            return self.state.ray[0]
+            return next(iter(self.state.ray))
         rows = ((name, entry.address.port) for name, entry in self.table.servers.items())
         return next((name for name, own in rows if own == port), HEAD)
 

@@ -39,6 +39,8 @@ class ServerDeath:
     exit_code: int | None
     was_out_of_memory: bool
     last_lines: tuple[str, ...]
+    needed_by: tuple[str, ...] = ()
+    """Servers that are lost with it, beside those whose calls lead to it (Ray is in no server table)."""
 
     def __str__(self) -> str:
         cause = "out of memory" if self.was_out_of_memory else f"exit {self.exit_code}"

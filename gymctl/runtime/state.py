@@ -27,8 +27,9 @@ class ProjectState(BaseModel):
     table: ServerTable
     services: dict[str, str]
     """Instance id -> service name; the head is not among them."""
-    ray: tuple[str, ...] = ()
-    """Compose runtime: Ray's containers, whose service names are their only ones."""
+    ray: dict[str, tuple[str, ...]] = {}
+    """Compose runtime: Ray's containers, whose service names are their only ones, each with the servers that
+    are lost without it. None are without a worker: Ray runs its tasks again elsewhere."""
     ray_ports: tuple[int, ...] = ()
     """Where their dashboards are published."""
     inputs: str

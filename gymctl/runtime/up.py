@@ -263,7 +263,7 @@ async def _attempt(start: _Start, config: Config) -> RunningProject:
             head_url=f"http://{view.head_host}:{view.head_port}",
             table=parts.table(config),
             services=service_names(config.servers),
-            ray=tuple(name for cluster in clusters for name in cluster.nodes),
+            ray={name: needed for cluster in clusters for name, needed in cluster.needed_by.items()},
             ray_ports=tuple(one.dashboard_port for one in clusters if one.dashboard_port is not None),
             foreign=frozenset(name for name, one in config.servers.items() if one.family != "gymctl"),
             inputs=inputs,

@@ -272,7 +272,9 @@ class _Launcher(ComposeLauncher):
             await finish(asyncio.to_thread(self.compose.start))
         except CalledProcessError as error:
             lines = (error.stdout + b"\n" + error.stderr).decode("utf-8", "replace").splitlines()
-            raise stack.failure(Finished("docker compose up", error.returncode, "", tuple(lines))) from error
+            failed = Finished("docker compose up", error.returncode, "", tuple(lines))
+            if not await asyncio.to_thread(stack.is_death, failed):
+                raise stack.failure(failed) from error
 
 
 def _docker_compose(file: Path, project: str) -> DockerCompose:

@@ -213,9 +213,12 @@ async def _die(event: asyncio.Event, death: ServerDeath) -> AsyncIterator[Server
     await asyncio.sleep(60)
 
 
-@pytest.mark.parametrize("server", ["env", "desk", "tools", "policy_model"])
+@pytest.mark.parametrize(
+    ("server", "needed_by"),
+    [("env", ()), ("desk", ()), ("tools", ()), ("policy_model", ()), ("ray-head", ("tools",))],
+)
 async def test_a_dead_server_fails_its_rollouts_with_its_name_and_ends_the_run(
-    environment: Start, bench: Make, server: str
+    environment: Start, bench: Make, server: str, needed_by: tuple[str, ...]
 ) -> None:
     async def hang(row: dict[str, Any], request: web.Request) -> web.Response:
         if row["n"] < 3:
@@ -226,7 +229,9 @@ async def test_a_dead_server_fails_its_rollouts_with_its_name_and_ends_the_run(
     fake = await environment(hang)
     made = bench(fake.url, 50, concurrency=4)
     dead = asyncio.Event()
-    death = ServerDeath(server=server, exit_code=137, was_out_of_memory=True, last_lines=("the end",))
+    death = ServerDeath(
+        server=server, exit_code=137, was_out_of_memory=True, last_lines=("the end",), needed_by=needed_by
+    )
     collecting = asyncio.create_task(made.collect(_die(dead, death)))
     await until(lambda: fake.open_calls == 4 and made.run.tally.finished == 3)
     dead.set()

@@ -63,6 +63,8 @@ def test_head_and_workers_run_the_image_of_the_server_whose_tasks_they_run(confi
 
     assert list(mine) == ["ray-head", "ray-worker-1", "ray-worker-2"]
     assert {service.image for service in mine.values()} == {"gymctl/weather:1"}
+    needed = {"ray-head": ("weather",), "ray-worker-1": (), "ray-worker-2": ()}
+    assert ray.clusters(asked)[0].needed_by == needed
     assert ray.address(asked, asked.servers["weather"], "network") == "ray://ray-head:10001"
     waiting = {name for name, service in services.items() if service.depends_on == {"ray-head": HEALTHY}}
     assert waiting == {"weather", "ray-worker-1", "ray-worker-2"}
