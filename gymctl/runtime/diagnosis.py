@@ -16,6 +16,8 @@ SHOWN_LINES = 20
 
 _PORT_TAKEN = re.compile(r"cannot listen on \S+:(\d+): address already in use", re.IGNORECASE)
 _NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
+_NODE_TOO_SLOW = re.compile(r"current node timed out during startup")
+"""Ray's own limit of 30 s, which nothing changes."""
 _NO_SPACE = re.compile(r"no space left on device", re.IGNORECASE)
 
 
@@ -68,6 +70,10 @@ def hint(death: ServerDeath, config: Config) -> str | None:
     missing = _NO_MODULE.search(text)
     if missing and block is not None:
         return f"add the package of `{missing[1]}` to {block.folder / 'requirements.txt'}"
+    if _NODE_TOO_SLOW.search(text):
+        return (
+            "the machine is too busy: a node of Ray has 30 s to start; run it again when there is less to do"
+        )
     if _NO_SPACE.search(text):
         return "make room on the disk; `docker system df` shows what images and containers take"
     if death.exit_code in (0, 143):

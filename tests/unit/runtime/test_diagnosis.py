@@ -72,5 +72,7 @@ def test_what_ends_a_ray_container_is_mended_in_the_server_whose_tasks_it_runs(c
     assert "weather needs it" in error.details
     assert "`ray`" in (error.hint or "")
     assert str(block.folder / "requirements.txt") in (error.hint or "")
+    slow = replace(death, last_lines=("Exception: The current node timed out during startup. This …",))
+    assert "too busy" in (diagnosis.hint(slow, asked) or "")
     hungry = diagnosis.hint(replace(death, was_out_of_memory=True), asked)
     assert "in the block of `weather`" in (hungry or "")
