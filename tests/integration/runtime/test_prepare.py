@@ -7,6 +7,10 @@ from pathlib import Path
 import pytest
 from fakes.program import gymctl, read_lines
 
+from gymctl.config.load import load
+from gymctl.config.sources import Selection
+from gymctl.runtime import prepare, releases
+
 SCRIPT = """\
 import json
 from pathlib import Path
@@ -85,3 +89,42 @@ def test_a_script_that_needs_nemo_gym_says_so_where_no_engine_answers(folder: Pa
     assert done.returncode == 3, done.stderr
     assert "the prepare script of `sums` needs a container, for it imports `nemo_gym`" in done.stderr
     assert places(folder) == set()
+
+
+RELEASE = "nemo-gym==0.7.0"
+
+
+def test_a_benchmark_of_the_published_package_is_prepared_here(tmp_path: Path) -> None:
+    chosen = ("--search-dir", RELEASE, "--benchmark", "answer-judge")
+    done = gymctl("dataset", "prepare", *chosen, cwd=tmp_path)
+
+    rows = tmp_path / "benchmarks" / "answer-judge" / "data" / "answer-judge_benchmark.jsonl"
+    assert (done.returncode, done.stdout) == (0, f"{rows}\n"), done.stderr
+    assert len(read_lines(rows)) == 12
+    assert places(tmp_path) == {str(rows.relative_to(tmp_path))}
+    root = Path(releases.folders([RELEASE], print)[0])
+    assert not (root / rows.relative_to(tmp_path)).exists()
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "reason"),
+    [
+        ("aegis_v4_safety", None),
+        ("gsm8k", None),
+        ("aime24", "it imports `datasets`"),
+        ("hle", "it imports `nemo_gym`"),
+        ("agentif", "it imports `prepare_agentif`"),
+        ("ruler2", "it runs other files or programs"),
+        ("iheval", "it runs other files or programs"),
+    ],
+)
+def test_a_container_for_what_the_packages_own_scripts_need(
+    benchmark: str, reason: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    root = releases.folders([RELEASE], print)[0]
+    config = load(Selection(benchmark=(benchmark,), search_dir=(root,), needs_model=False))
+    (script,) = prepare.plan(config, {}, keeps_files=False)
+
+    assert script.reason == reason
+    assert script.place == tmp_path
