@@ -30,8 +30,9 @@ def command(
 
     console = Console()
     here = Path.cwd().resolve()
-    roots = SearchRoots.of(here, os.environ, search_dir or ()).folders
-    asked = {(here / folder).resolve() for folder in search_dir or ()}
+    named = flags.search_folders(search_dir) or ()
+    roots = SearchRoots.of(here, os.environ, named).folders
+    asked = {(here / folder).resolve() for folder in named}
     made = gym_dir.write(path, [root for root in roots if root != here or here in asked])
     verb = "refreshed" if made.is_refreshed else "made"
     console.say(
