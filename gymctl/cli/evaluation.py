@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from gymctl.cli import eval_control as control
-from gymctl.cli import eval_health, runs
+from gymctl.cli import eval_health, head_address, runs
 from gymctl.cli.collation import rows_of_run
 from gymctl.cli.driver import drive, find_driver
 from gymctl.cli.eval_flags import DEFAULT_CONCURRENCY, EvalFlags
@@ -71,6 +71,7 @@ class Evaluation:
             runtime=cast(RuntimeChoice, asked.runtime),
             concurrency=self._concurrency,
             is_kept_up=asked.is_kept_up,
+            head=head_address.said(asked.selection) if config is None else None,
         )
         self._names: dict[str, str] = {}
         """Who answers at which URL, for the messages of the transport."""

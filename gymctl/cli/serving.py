@@ -40,6 +40,8 @@ class Serving:
     runtime: RuntimeChoice
     concurrency: int
     is_kept_up: bool = False
+    head: str | None = None
+    """The head that env.yaml and the command line name, for when no configuration does."""
 
     async def running(self, transport: Transport) -> Served:
         """What --no-serve means: the selected project, the head that is named, or the only one here."""
@@ -51,7 +53,7 @@ class Serving:
         stack = await asyncio.to_thread(attach.running, names[0]) if len(names) == 1 else None
         if stack is not None:
             return Served(stack.table, stack)
-        head = f"http://{host or '127.0.0.1'}:{port or HEAD_PORT}"
+        head = self.head or f"http://{host or '127.0.0.1'}:{port or HEAD_PORT}"
         if config is not None:
             head = f"http://{config.head_host}:{config.head_port}"
         return Served(await server_table(transport, head), None)

@@ -6,13 +6,13 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from gymctl.cli import head_address
 from gymctl.cli.output import Console
 from gymctl.cli.peer.flags import parse
 from gymctl.errors import UsageError
 
 HEAD_SECONDS = 5.0
 SERVER_SECONDS = 2.0
-_KEYS = ("head_server", "default_host", "use_absolute_ip")
 _NOBODY = "No NeMo Gym servers found running."
 
 
@@ -23,7 +23,7 @@ def status(command: str, arguments: list[str]) -> str:
         return "usage: gym env status [--json] [+head_server.host=HOST] [+head_server.port=PORT]"
     for token in tokens:
         key = token.lstrip("+").partition("=")[0]
-        if key.partition(".")[0] not in _KEYS:
+        if key.partition(".")[0] not in head_address.KEYS:
             raise UsageError(f"`gym env status` has no setting `{key}`", where=token)
     import asyncio
 
@@ -37,19 +37,15 @@ def status(command: str, arguments: list[str]) -> str:
 def head_url(tokens: list[str], search_dir: list[str]) -> str:
     """Where the head is: by the command line and env.yaml, else that of the only project of this folder, else
     the default. Raises ConfigError."""
-    from gymctl.config import ports
-    from gymctl.config.model import Origin
-    from gymctl.config.sources import Selection, bare
-    from gymctl.config.tree.origins import Origins
+    from gymctl.config.sources import Selection
+    from gymctl.contract.servers import HEAD_PORT
     from gymctl.runtime import attach
 
-    said = bare(Selection(overrides=tuple(tokens), search_dir=tuple(search_dir)), keys=_KEYS).document
-    projects = [] if said else attach.projects()
-    if len(projects) == 1:
-        return projects[0].head_url
-    origins = Origins(dict.fromkeys(_KEYS, Origin("command line or env.yaml")))
-    host, port = ports.head_address(said, ports.default_host(said, origins), origins)
-    return f"http://{ports.LOOPBACK if host == '0.0.0.0' else host}:{port}"
+    said = head_address.said(Selection(overrides=tuple(tokens), search_dir=tuple(search_dir)))
+    if said is not None:
+        return said
+    projects = attach.projects()
+    return projects[0].head_url if len(projects) == 1 else f"http://127.0.0.1:{HEAD_PORT}"
 
 
 async def _asked(head: str) -> list[dict[str, Any]] | None:

@@ -99,9 +99,9 @@ def document(port: int) -> dict[str, Any]:
         return yaml.safe_load(json.loads(answer.read()))
 
 
-def ran(gym: Path, *command: str) -> subprocess.CompletedProcess[str]:
+def ran(gym: Path, *command: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     typed = [str(gym / ".venv" / "bin" / command[0]), *command[1:]]
-    return subprocess.run(typed, cwd=gym, env=environ(), capture_output=True, text=True, timeout=120)
+    return subprocess.run(typed, cwd=cwd or gym, env=environ(), capture_output=True, text=True, timeout=120)
 
 
 def test_uv_sync_yields_what_clients_look_for(gym: Path) -> None:
@@ -156,6 +156,18 @@ def test_clients_find_the_servers_and_collect_rollouts(
     assert collected.returncode == 0, collected.stderr
     records = [json.loads(line) for line in (gym / "results" / "rollouts.jsonl").read_text().splitlines()]
     assert [record["reward"] for record in records] == [0.0, 0.0]
+
+
+def test_env_yaml_says_where_the_head_is(
+    running: tuple[subprocess.Popen[bytes], int], gym: Path, tmp_path: Path
+) -> None:
+    _, port = running
+    (tmp_path / "env.yaml").write_text(f"head_server: {{host: 0.0.0.0, port: {port}}}\n")
+    (tmp_path / "rows.jsonl").write_text("")
+    assert "4 healthy" in ran(gym, "ng_status", cwd=tmp_path).stdout
+    files = ("+input_jsonl_fpath=rows.jsonl", "+output_jsonl_fpath=out.jsonl")
+    collected = ran(gym, "ng_collect_rollouts", "+agent_name=weather_simple_agent", *files, cwd=tmp_path)
+    assert collected.returncode == 0, collected.stderr
 
 
 def test_without_servers_the_status_is_a_warning_and_an_empty_list(gym: Path) -> None:
