@@ -37,7 +37,15 @@ _STORE_SHARE = 4
 _PROBE = (
     "import socket; from ray._raylet import GcsClient as Client; name = socket.gethostname();"
     " nodes = Client(address='{head}:{port}').get_all_node_info(timeout=10).values();"
-    " raise SystemExit(not any(node.state == 0 and node.node_manager_hostname == name for node in nodes))"
+    " assert any(node.state == 0 and node.node_manager_hostname == name for node in nodes);"
+    " open('/tmp/joined', 'w').close()"
+)
+# Not the `ray` script: an image without Ray then says which module is missing.
+_RAY = "python -m ray.scripts.scripts"
+# Ray gives a node 30 s to start, whatever the machine has to do meanwhile: one that never joined tries again.
+_START = (
+    f'for attempt in 1 2 3; do {_RAY} start "$@"; code=$?; [ -e /tmp/joined ] && break;'
+    f" {_RAY} stop --force >/dev/null 2>&1; done; exit $code"
 )
 
 
@@ -155,8 +163,7 @@ def services(
     return {
         name: Service(
             image=image,
-            # Not the `ray` script: an image without Ray then says which module is missing.
-            entrypoint=("python", "-m", "ray.scripts.scripts", "start", *own, *common),
+            entrypoint=("sh", "-c", _START, "ray", *own, *common),
             user=profile.user or user,
             read_only=profile.is_read_only,
             environment=_environment(block),
@@ -220,5 +227,5 @@ def _healthcheck(cluster: Cluster, *, has_start_interval: bool) -> Healthcheck:
         timeout="20s",
         retries=3,
         start_period="600s",
-        start_interval="1s" if has_start_interval else None,
+        start_interval="2s" if has_start_interval else None,
     )

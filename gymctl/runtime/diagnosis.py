@@ -17,7 +17,7 @@ SHOWN_LINES = 20
 _PORT_TAKEN = re.compile(r"cannot listen on \S+:(\d+): address already in use", re.IGNORECASE)
 _NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 _NODE_TOO_SLOW = re.compile(r"current node timed out during startup")
-"""Ray's own limit of 30 s, which nothing changes."""
+"""Ray's own limit of 30 s, which nothing changes; its containers try three times."""
 _NO_SPACE = re.compile(r"no space left on device", re.IGNORECASE)
 
 
