@@ -26,7 +26,7 @@ from gymctl.config.checks import (
 from gymctl.config.checks.global_keys import RESERVED
 from gymctl.config.checks.instances import UNKNOWN_PORT, Instance
 from gymctl.config.families import family_of
-from gymctl.config.model import Config, Origin, ServerBlock
+from gymctl.config.model import Config, GlobalSettings, Origin, ServerBlock
 from gymctl.config.problems import Problems
 from gymctl.config.reading import text
 from gymctl.config.reading.roots import SearchRoots
@@ -103,7 +103,7 @@ def _examined(
         problems.warn(slip)
     declared = datasets.find(found, roots, origins, problems)
     classes = ServerClasses(roots.folders)
-    servers = ray.told(dict(_blocks(found, away, roots, origins, selection, problems)), classes)
+    servers = ray.told(dict(_blocks(found, away, roots, origins, selection, settings, problems)), classes)
     if selection.ray:
         settings = ray.asked_for(settings, servers.values(), problems)
     globals.check_pools(settings.pool, servers.values(), origins, problems)
@@ -202,13 +202,15 @@ def _blocks(
     roots: SearchRoots,
     origins: Origins,
     selection: Selection,
+    settings: GlobalSettings,
     problems: Problems,
 ) -> Iterator[tuple[str, ServerBlock]]:
     known: dict[str, ServerKind] = {**away, **instances.kinds(found)}
     for instance in found:
         has_folder = selection.needs_model or instance.implementation != standins.DUMMY
         with problems.collected(*instance.path):
-            folder = folders.find(instance, roots, origins) if has_folder else Path()
+            theirs = settings.nemo_gym_relays
+            folder = folders.find(instance, roots, origins, nemo_gym_relays=theirs) if has_folder else Path()
             yield instance.name, _block(instance, folder, known)
 
 

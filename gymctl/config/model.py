@@ -154,6 +154,7 @@ class GlobalSettings(BaseModel):
     model_endpoint_readiness_timeout_seconds: float | None = 600.0
     """None: the check is skipped."""
     start_anyway: bool = False
+    nemo_gym_relays: bool = False
     """Servers are started though something that they need is not there."""
     verbose: bool = False
     is_observed: bool = False

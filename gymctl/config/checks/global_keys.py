@@ -170,6 +170,7 @@ class ReservedKeys(BaseModel):
     skip_verification: Boolean = Field(None, description="Agents skip the verifier.")
     skip_verification_reward: Number = Field(None, description="The reward of skipped verification.")
     allow_unsupported_pairing: Any = Field(None, description="Waives the gates of --agent-type.")
+    nemo_gym_relays: Boolean = Field(False, description="NeMo Gym's own relays instead of ours, with Ray.")
     start_anyway: Boolean = Field(False, description="Start servers whose needs are not met (gymctl list).")
     environment_server_name: Text = Field(None, description="Every flat row goes to this server.")
     environment_server_routes: Mapping = Field(None, description="By taskset: the environment server.")

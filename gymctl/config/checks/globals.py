@@ -75,6 +75,7 @@ def settings(document: Mapping[str, Any], origins: Origins, problems: Problems) 
         http=_http(keys, origins, problems),
         is_head_masked=_is_head_masked(document, origins, problems),
         start_anyway=keys.start_anyway is True,
+        nemo_gym_relays=keys.nemo_gym_relays is True,
         verbose=keys.verbose is True,
         is_observed=keys.observability_enabled is True,
         call_capture=observability.call_capture(keys, origins, problems),
