@@ -12,7 +12,7 @@ _SHOWN = 3
 
 def health_text(run: Mapping[str, Any]) -> str:
     """`38 healthy · 2 unhealthy (model_call_failed 2)`."""
-    verdicts, issues = run["verdicts"], run["issues"]
+    verdicts, issues = run["verdicts"], found(run)
     parts = [f"{verdicts['healthy']:,} healthy"] if verdicts["healthy"] else []
     if verdicts["unhealthy"] or issues:
         most = sorted(issues.items(), key=lambda item: (-item[1], item[0]))
@@ -24,18 +24,23 @@ def health_text(run: Mapping[str, Any]) -> str:
     return " · ".join(parts) or "no rollout"
 
 
+def found(run: Mapping[str, Any]) -> dict[str, int]:
+    """The checks that found something, and in how many rollouts or tasks."""
+    return {check: count for check, count in run["issues"].items() if count}
+
+
 def is_worth_a_line(run: Mapping[str, Any]) -> bool:
     """Without observability nothing was seen, and nothing needs to be said of it."""
-    return bool(run["verdicts"]["healthy"] or run["verdicts"]["unhealthy"] or run["issues"])
+    return bool(run["verdicts"]["healthy"] or run["verdicts"]["unhealthy"] or found(run))
 
 
 def issue_rows(document: Mapping[str, Any], examples: Mapping[str, list[str]]) -> list[tuple[str, str, str]]:
     """Check, how many rollouts or tasks, the first of them."""
     tasks: dict[str, list[str]] = {}
     for name, task in document["tasks"].items():
-        for check in task["findings"]:
+        for check in task["flags"]:
             tasks.setdefault(check, []).append(f"task {name}")
-    issues = document["run"]["issues"]
+    issues = found(document["run"])
     rows: list[tuple[str, str, str]] = []
     for check in CHECKS:
         if check in issues:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gymctl.cli.health_text import health_text, is_worth_a_line
+from gymctl.cli.health_text import found, health_text, is_worth_a_line
 from gymctl.metrics.headline import Headline, PassAt
 from gymctl.metrics.outcomes import FAILURE_CLASSES, FailureClass
 from gymctl.metrics.tally import Tally
@@ -99,7 +99,7 @@ def result_json(tally: Tally, facts: RunFacts) -> dict[str, Any]:
         "prices_of": facts.prices_of,
         "health": None
         if facts.health is None
-        else {key: facts.health[key] for key in ("verdicts", "issues")},
+        else {"verdicts": facts.health["verdicts"], "issues": found(facts.health)},
         "seconds": facts.seconds,
     }
 

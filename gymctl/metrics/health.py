@@ -6,6 +6,7 @@ A verdict is about how a rollout came to be, not about its score: a wrong answer
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -45,7 +46,7 @@ class Judged:
 
     findings: list[Finding] = field(default_factory=list)
     unobserved: list[str] = field(default_factory=list)
-    stats: dict[str, int] = field(default_factory=dict)
+    stats: Counter[str] = field(default_factory=Counter)
     calls: int = 0
     answers: int = 0
     """Calls that were answered."""
@@ -70,12 +71,12 @@ def judge(record: Mapping[str, Any], ignored: Collection[str] = ()) -> Judged:
             judged.findings.append(finding("record_unreadable", str(error)))
         judged.unobserved = list(checks)
         return judged
+    judged.stats = _stats(evidence)
     if evidence.trajectory is None and evidence.capture is None:
         judged.unobserved = list(checks)
         return judged
     judged.is_captured = True
     judged.calls, judged.answers = len(evidence.calls), len(evidence.answers)
-    judged.stats = _stats(evidence)
     for name, check in checks.items():
         try:
             found = check(evidence)
@@ -218,11 +219,25 @@ def _why(call: Call) -> str:
     return ", ".join(part for part in parts if part) or "the answer says so"
 
 
-def _stats(seen: Evidence) -> dict[str, int]:
-    return {
-        "turns": len(seen.turns),
-        "model_calls": len(seen.calls),
-        "failed_model_calls": len(seen.calls) - len(seen.answers),
-        "prompt_tokens": sum(call.prompt_tokens or 0 for call in seen.calls),
-        "completion_tokens": sum(call.completion_tokens or 0 for call in seen.calls),
-    }
+def _stats(seen: Evidence) -> Counter[str]:
+    """By the names of `Summary.document`; a failed call also counts as `failed <status>`."""
+    failed = [call for call in seen.calls if call.has_failed]
+    replayed = sum(Counter(call.id for call in seen.calls if call.id is not None).values())
+    replayed -= len({call.id for call in seen.calls if call.id is not None})
+    found = ended_on_failed_call(seen)
+    stats = Counter(
+        prompt=count(seen.usage.get("input_tokens")) or 0,
+        completion=count(seen.usage.get("output_tokens")) or 0,
+        capture_prompt=sum(call.prompt_tokens or 0 for call in seen.calls),
+        capture_completion=sum(call.completion_tokens or 0 for call in seen.calls),
+        failed=len(failed),
+        rollouts_affected=int(bool(failed)),
+        ended_on_error=int(found is not None and bool(found.message)),
+        replayed=replayed,
+        rollouts_replayed=int(replayed > 0),
+        turns=len(seen.turns),
+        model_calls=len(seen.calls),
+    )
+    unknown = "unknown"
+    stats.update(f"failed {unknown if call.status_code is None else call.status_code}" for call in failed)
+    return stats

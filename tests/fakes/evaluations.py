@@ -76,7 +76,9 @@ def model_calls_are_on_record(folder: Path, runtime: str) -> None:
     shutil.rmtree(calls)
     assert "health      8 healthy\n" in done.stdout
     summary = json.loads((folder / "out" / "quality_summary.json").read_text())
-    assert summary["run"]["artifacts"] == {"records": 8, "captures": 8, "coverage": 1.0}
+    artifacts = summary["run"]["artifacts"]
+    assert (artifacts["records"], artifacts["captures"]) == (8, 8)
+    assert artifacts["coverage"]["model_call_failed"]["evaluated"] == 8
     verdicts = read_lines(folder / "rollout_verdicts.jsonl")
     assert {verdict["rollout_id"] for verdict in verdicts} == {one["gymctl_rollout_id"] for one in records}
 
@@ -111,7 +113,7 @@ def unhealthy_rollouts_are_told(folder: Path, runtime: str) -> None:
         "2-0": ["rollout_ended_on_failed_model_call", "model_call_failed"],
     }
     summary = json.loads((folder / "quality_summary.json").read_text())
-    assert summary["tasks"]["2"]["findings"] == ["task_no_successful_model_calls"]
+    assert summary["tasks"]["2"]["flags"] == ["task_no_successful_model_calls"]
 
 
 def blackjack_is_played(folder: Path, runtime: str) -> None:

@@ -91,10 +91,11 @@ KNOWN = (
         "health: more identity",
     ),
     Known(r"\w+/rollout_verdicts\.jsonl", added, "health: failed rollouts are judged, too"),
+    Known(r"\w+/quality_summary\.json: run\.stats\.(turns|model_calls)", added, "health: more counts"),
     Known(
-        r"\w+/quality_summary\.json: (run\.(artifacts|issues|stats|verdicts)|tasks)\..*",
+        r"(failing|first|resumed|zeros)/quality_summary\.json: (run\.(artifacts|verdicts|stats)|tasks)\..*",
         always,
-        "health: the counts, of all rollouts, are laid out as docs/health.md says",
+        "health: failed rollouts are judged, too",
     ),
 )
 """The first that fits counts."""

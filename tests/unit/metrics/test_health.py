@@ -69,13 +69,9 @@ def found(judged: Judged) -> list[str]:
 def test_a_rollout_of_which_all_was_seen_is_healthy() -> None:
     judged = judge(healthy())
     assert (judged.verdict, judged.findings, judged.unobserved) == ("healthy", [], [])
-    assert judged.stats == {
-        "turns": 2,
-        "model_calls": 2,
-        "failed_model_calls": 0,
-        "prompt_tokens": 20,
-        "completion_tokens": 10,
-    }
+    told = {name: count for name, count in judged.stats.items() if count and not name.startswith("capture_")}
+    assert told == {"turns": 2, "model_calls": 2, "prompt": 20, "completion": 10}
+    assert (judged.stats["capture_prompt"], judged.stats["capture_completion"]) == (20, 10)
 
 
 def no_turn(record: Record) -> None:
@@ -303,56 +299,86 @@ def judged(*checks: str, calls: int = 1, answers: int = 1) -> Judged:
     return Judged([finding(check, "") for check in checks], calls=calls, answers=answers)
 
 
+def flags_of(*rollouts: Judged) -> list[str]:
+    return of_task(*rollouts)["tasks"]["7"]["flags"]
+
+
+def coverage_of(check: str, *rollouts: Judged) -> dict[str, int]:
+    return of_task(*rollouts)["run"]["artifacts"]["coverage"][check]
+
+
 def test_a_task_is_consistently_unhealthy_from_two_rollouts_on() -> None:
-    bad, good = judged("agent_turn_hollow"), judged()
+    bad, good, unseen = (
+        judged("agent_turn_hollow"),
+        judged(),
+        Judged(unobserved=["agent_turn_hollow"], calls=1),
+    )
     check = TASK_CHECKS[0]
-    assert of_task(bad, copy.copy(bad))["tasks"]["7"]["findings"] == [check]
-    assert of_task(bad)["tasks"]["7"]["findings"] == []
-    assert of_task(bad, good)["tasks"]["7"]["findings"] == []
-    assert of_task(bad, bad, ignored=(check,))["run"]["issues"] == {"agent_turn_hollow": 2}
+    assert check in flags_of(bad, copy.copy(bad))
+    assert check in flags_of(bad, bad, unseen), "what was not seen does not make a task better"
+    assert check not in flags_of(bad)
+    assert check not in flags_of(bad, good)
+    assert coverage_of(check, bad, good)["evaluated"] == 1
+    assert coverage_of(check, bad, unseen)["unobserved"] == 1
+    run = of_task(bad, bad, ignored=(check,))["run"]
+    assert {name: count for name, count in run["issues"].items() if count} == {"agent_turn_hollow": 2}
+    assert run["artifacts"]["coverage"][check] == {"evaluated": 0, "unobserved": 0, "ignored": 1}
 
 
 def test_a_task_without_an_answered_call() -> None:
     failed, unseen, good = judged(answers=0), judged(calls=0, answers=0), judged()
     check = TASK_CHECKS[1]
-    for rollouts, expected in (
-        ((failed, failed), ([check], [])),
-        ((failed, good), ([], [])),
-        ((unseen, good), ([], [])),
-        ((failed, unseen), ([], [check])),
+    for rollouts, is_found, is_unobserved in (
+        ((failed, failed), True, 0),
+        ((failed, good), False, 0),
+        ((unseen, good), False, 0),
+        ((failed, unseen), False, 1),
     ):
-        task = of_task(*rollouts)["tasks"]["7"]
-        assert (task["findings"], task["unobserved"]) == expected
+        assert (check in flags_of(*rollouts)) is is_found
+        assert coverage_of(check, *rollouts)["unobserved"] == is_unobserved
 
 
 def test_the_summary_counts() -> None:
     summary = Summary(("agent_turn_hollow",))
     summary.add(judge(healthy()), 3, "3-0")
-    summary.add(judge({"reward": 1.0}), 4, "4-0")
+    summary.add(
+        judge({"reward": 1.0, "response": {"usage": {"input_tokens": 9, "output_tokens": 2}}}), 4, "4-0"
+    )
     summary.add(judged("record_unreadable"), None, "x.jsonl:3")
-    assert summary.document() == {
-        "run": {
-            "ignored_checks": ["agent_turn_hollow"],
-            "artifacts": {"records": 3, "captures": 1, "coverage": 1 / 3},
-            "verdicts": {"healthy": 1, "unhealthy": 1, "unobserved": 1},
-            "issues": {"record_unreadable": 1},
-            "stats": {**judge(healthy()).stats, "tasks": 2},
-        },
-        "tasks": {
-            "3": {
-                "rollouts": 1,
-                "verdicts": {"healthy": 1, "unhealthy": 0, "unobserved": 0},
-                "issues": {},
-                "findings": [],
-                "unobserved": [],
-            },
-            "4": {
-                "rollouts": 1,
-                "verdicts": {"healthy": 0, "unhealthy": 0, "unobserved": 1},
-                "issues": {},
-                "findings": [],
-                "unobserved": ["task_no_successful_model_calls"],
-            },
-        },
+    document = summary.document()
+    run, artifacts = document["run"], document["run"]["artifacts"]
+    assert (run["ignored_checks"], artifacts["records"], artifacts["captures"]) == (
+        ["agent_turn_hollow"],
+        3,
+        1,
+    )
+    assert run["verdicts"] == {"healthy": 1, "unhealthy": 1, "unobserved": 1}
+    assert run["issues"] == {**dict.fromkeys((*RECORD_CHECKS, *TASK_CHECKS), 0), "record_unreadable": 1}
+    assert artifacts["coverage"]["record_unreadable"] == {"evaluated": 3, "unobserved": 0, "ignored": 0}
+    assert artifacts["coverage"]["model_call_failed"] == {"evaluated": 2, "unobserved": 1, "ignored": 0}
+    assert artifacts["coverage"]["agent_turn_hollow"] == {"evaluated": 0, "unobserved": 0, "ignored": 3}
+    captured = judge(healthy()).stats
+    assert run["stats"]["tokens"]["prompt"] == 9 + captured["prompt"]
+    assert run["stats"]["tokens"]["capture_prompt"] == captured["capture_prompt"] > 0
+    assert document["tasks"] == {
+        "3": {"repeats": 1, "healthy": 1, "unhealthy": 0, "unobserved": 0, "flags": []},
+        "4": {"repeats": 1, "healthy": 0, "unhealthy": 0, "unobserved": 1, "flags": []},
     }
     assert summary.examples == {"record_unreadable": ["x.jsonl:3"]}
+
+
+def test_errors_of_model_calls_are_counted_by_status() -> None:
+    def call(name: str, **facts: Any) -> dict[str, Any]:
+        return {"model_call_id": name, **facts}
+
+    calls = [call("a", status_code=500), call("a", status_code=200), call("b", error_category="timeout")]
+    summary = Summary()
+    summary.add(judge({"ng_model_call_capture": {"calls": calls}}), 0, "0-0")
+    stats = summary.document()["run"]["stats"]
+    assert stats["model_call_errors"] == {
+        "total": 2,
+        "by_status": {"500": 1, "unknown": 1},
+        "rollouts_affected": 1,
+        "ended_on_error": 1,
+    }
+    assert stats["duplicated_calls"] == {"replayed": 1, "rollouts": 1}
