@@ -33,8 +33,8 @@ with open("pyproject.toml", "rb") as file:
     print(*tomllib.load(file)["project"]["optional-dependencies"]["servers"], sep="\n")
 PY
 echo "uv>=0.8" >"$scratch/uv.in"
-version=$("$python" -c 'from gymctl.images.nemo_gym import VERSION; print(VERSION)')
-echo "nemo-gym==$version" >"$scratch/nemo-gym-$version.in"
+read -r version along < <("$python" -c 'from gymctl.images.nemo_gym import ALONG, VERSION; print(VERSION, ALONG)')
+printf '%s\n' "nemo-gym==$version" "$along" >"$scratch/nemo-gym-$version.in"
 lock base "The packages of every server container." 3.11 "$@"
 lock uv "The installer inside the images." 3.11 "$@"
 lock "nemo-gym-$version" "What NeMo Gym's own servers stand on." 3.13.14 "$@"

@@ -25,11 +25,14 @@ from gymctl.paths import PACKAGE, bundled
 
 VERSION = "0.7.0"
 """What a server folder that lies in no installation and no checkout stands on, unless it names a version."""
+ALONG = "defusedxml>=0.7.1"
+"""Of the package's `dev` extra, which every server names: what some of them import when they run."""
 REPOSITORY = "gymctl/nemo-gym"
 ROOT = "/srv/gym"
 """Where the package, and with it every server folder, lies in an image."""
 
 _LINE = re.compile(r"nemo[-_.]gym\s*(?:\[([^\]]*)\])?\s*(?:==\s*([\w.+!-]+))?", re.IGNORECASE)
+_RUNS_GIT = re.compile(r"""["']git["'],\s*["']|["']git clone """)
 _DIST_INFO = re.compile(r"nemo_gym-([\w.+!]+)\.dist-info")
 
 
@@ -71,6 +74,7 @@ def plan_family(package: Package, python: BaseImage) -> ImagePlan:
         "is_checkout": package.checkout is not None,
         "lock": next((name for name in context.files if name == _lock(package)), ""),
         "requirement": package.requirement if package.checkout is None else "/tmp/nemo-gym",
+        "along": ALONG,
     }
     dockerfile = Dockerfile((bundled() / "templates" / "Dockerfile.nemo_gym").read_text("utf-8"), variables)
     digest = context.digest()
@@ -124,7 +128,7 @@ def server_dockerfile(context: Context, *, package: Package, place: str) -> Dock
         "requirements": requirements,
         "overrides": "overrides.txt" if "overrides.txt" in context.files else "",
         "package": package.requirement.replace("nemo-gym", f"nemo-gym{_extras(text)}", 1),
-        "needs_git": "git+" in text,
+        "needs_git": "git+" in text or _runs_git(context),
     }
     return Dockerfile(template, variables)
 
@@ -136,10 +140,17 @@ def _extras(requirements: str) -> str:
     return f"[{','.join(extras)}]" if extras else ""
 
 
+def _runs_git(context: Context) -> bool:
+    """Some servers clone what they judge with when they start."""
+    code = (file for name, file in context.files.items() if name.endswith(".py"))
+    return any(_RUNS_GIT.search(file.read_text("utf-8", "replace")) for file in code)
+
+
 def _family_files(package: Package) -> Iterator[tuple[str, Path]]:
     root = bundled()
     yield "uv.lock", root / "server_images" / "uv.lock"
     yield "with_network.sh", root / "scripts" / "with_network.sh"
+    yield "with_compiler.sh", root / "scripts" / "with_compiler.sh"
     yield "nemo_gym_part.py", PACKAGE / "servers" / "nemo_gym_part.py"
     lock = root / "server_images" / _lock(package)
     if lock.is_file():

@@ -113,18 +113,22 @@ def same_prompt(row: Json, found: Sequence[Recorded]) -> Recorded | None:
 def _joined(number: int, rollout: Json, known: Sequence[Json]) -> Recorded:
     params = _without_nulls(rollout["responses_create_params"])
     task = _task_of(rollout, known)
-    kept = {key: value for key, value in rollout.items() if key not in _OF_THE_RUN and key[:4] != "_ng_"}
-    own = {**kept, "responses_create_params": params}
     response = _response(rollout["response"])
-    given = {**(_task(task) if task else {}), "responses_create_params": params}
+    given = _task(task) if task else _own(rollout, known)
     return Recorded(
         row=number,
         reward=float(rollout["reward"]),
-        task=_task(task) if task else own,
+        task=given,
         has_task_row=task is not None,
         output=response["output"],
-        request={**own, **given, "response": response},
+        request={**given, "responses_create_params": params, "response": response},
     )
+
+
+def _own(rollout: Json, known: Sequence[Json]) -> Json:
+    """The fields of tasks that a rollout has; the rest is the verifier's, and does not go back to it."""
+    fields = {field for row in known for field in row}
+    return {field: value for field, value in _task(rollout).items() if field in fields}
 
 
 def _task(row: Json) -> Json:

@@ -79,8 +79,8 @@ def try_server(root: Path, name: str, work: Path, needs: Sequence[str]) -> Resul
 def _tried(server: Path, work: Path, roots: tuple[str, ...], result: Result) -> None:
     try:
         chosen = setup.own(server, roots, work)
-    except Impossible as error:
-        chosen = setup.reduced(server, work, str(error))
+    except Impossible:
+        chosen = setup.reduced(server, work)
     result.config = chosen.note
     project = Project(f"peer-{re.sub(r'[^a-z0-9]+', '-', server.name.lower())}"[:50], work, roots)
     try:
@@ -123,6 +123,7 @@ class Project:
 
     def up(self, chosen: Setup, result: Result) -> None:
         words = ("--project", self._name, f"++head_server.port={self._head}", "--wait", str(READY_SECONDS))
+        words += ("--allow-unsupported-pairing",)  # `gymctl_simple_agent` is on nobody's list
         done = self._gymctl("up", "--detach", *self._roots, *chosen.arguments, *words, seconds=UP_SECONDS)
         (self._folder / "up.log").write_text(done.stderr + done.stdout, "utf-8")
         result.built = result.started = done.returncode == 0
@@ -147,7 +148,8 @@ class Project:
             "".join(json.dumps({**row, "agent_ref": {"name": agent}}) + "\n" for row in rows)
         )
         words = ("--no-serve", f"++head_server.port={self._head}", "-i", rows_file, "-o", out, "-a", agent)
-        done = self._gymctl("eval", *words, "--retry", "none", "--min-coverage", "0", seconds=EVAL_SECONDS)
+        words += ("--allow-unsupported-pairing", "--retry", "none", "--min-coverage", "0")
+        done = self._gymctl("eval", *words, seconds=EVAL_SECONDS)
         (work / f"{agent}.log").write_text(done.stderr + done.stdout, "utf-8")
         found = {one.get("_ng_task_index"): one.get("reward") for one in lines(out)}
         told = [(found.get(index), reward) for index, reward in enumerate(rewards) if reward is not None]
@@ -180,8 +182,10 @@ class Project:
 
 
 def _reason(told: str) -> str:
-    """The error and the last thing that a log or a build said, in one line."""
-    words = [line.strip() for line in told.splitlines() if line.strip()]
+    """The error and the last thing that a log or a build said, in one line without this machine's folders."""
+    words = [
+        re.sub(r"(?<![\w:/])/(?:[\w.@+-]+/)+", "", line.strip()) for line in told.splitlines() if line.strip()
+    ]
     start = next((index for index, line in enumerate(words) if line.startswith("error:")), None)
     if start is None:
         return " ".join(words[-1:])[:300]

@@ -12,7 +12,7 @@ name of theirs, which would start a Ray cluster.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -92,18 +92,18 @@ def own(server: Path, roots: tuple[str, ...], folder: Path) -> Setup:
     blocks = config.servers.values()
     real = [one.name for one in blocks if one.kind == MODELS and one.implementation != "scripted_model"]
     if real:
-        raise Impossible(f"scripted model in place of {', '.join(real)}")
+        raise Impossible(f"asks the models {', '.join(real)}")
     agents = {one.name: (one.implementation, dict(one.settings)) for one in blocks if one.kind == AGENTS}
     other = sorted({implementation for implementation, _ in agents.values()} - set(BOTH_HAVE))
     if other or not agents:
-        raise Impossible(f"simple_agent in place of {', '.join(other) or 'no agent'}")
+        raise Impossible(f"its agents are {', '.join(other) or 'none'}")
     extra, theirs, ours = _beside(agents)
     file = _written(extra, folder / "ours.yaml")
     arguments = ("--resources-server", name, "--model-type", "scripted_model", str(file))
     return Setup(arguments, agents[theirs][1]["resources_server"]["name"], theirs, agents[theirs][0], ours)
 
 
-def reduced(server: Path, folder: Path, note: str) -> Setup:
+def reduced(server: Path, folder: Path) -> Setup:
     """A config made from the server's: see the top of this file."""
     document = _read(server / "configs" / f"{flavour(server)}.yaml")
     document.pop("config_paths", None)
@@ -125,10 +125,21 @@ def reduced(server: Path, folder: Path, note: str) -> Setup:
     kept |= {key: {AGENTS: {name: _without_datasets(block)}} for key, (name, block) in chosen.items()}
     extra, theirs, ours = _beside(chosen)
     kept |= extra
-    for model in (MODEL, *_models(kept)):
-        kept[model] = _SCRIPTED
+    models = dict.fromkeys((MODEL, *_models(kept)))
+    kept |= dict.fromkeys(models, _SCRIPTED)
     file = _written(kept, folder / "reduced.yaml")
+    note = _note(blocks, chosen, [model for model in models if model != MODEL])
     return Setup((str(file),), server_id, theirs, chosen[theirs][0], ours, note)
+
+
+def _note(blocks: Json, chosen: Mapping[str, Any], models: Sequence[str]) -> str:
+    """What stands in for what."""
+    agents = [
+        next(iter(block[AGENTS])) for name, block in blocks.items() if AGENTS in block and name not in chosen
+    ]
+    rare = [name for name in dict.fromkeys(agents) if name not in BOTH_HAVE]
+    notes = [f"scripted_model for {', '.join(models)}"] if models else []
+    return "; ".join([*notes, *([f"simple_agent for {', '.join(rare)}"] if rare else [])])
 
 
 def _beside(agents: Mapping[str, tuple[str, Json]]) -> tuple[Json, str, str]:
