@@ -15,6 +15,7 @@ command -v apt-get >/dev/null || exit "$status"
 rm /tmp/with_compiler.log
 
 headers() { python3 -c 'import os, sysconfig; print(os.path.join(sysconfig.get_path("include"), "Python.h"))'; }
+apt() { apt-get -qq -o Dpkg::Options::=--force-unsafe-io "$@"; }  # a layer is whole or not there: no fsync
 installed() { dpkg-query -W -f '${Package}\n' | sort; }
 
 echo "with-compiler: again, with compilers" >&2
@@ -26,13 +27,14 @@ while [ "$1" != -- ]; do packages="$packages $1"; shift; done
 shift
 
 installed >/tmp/packages.before
-apt-get -qq update >&2
+apt update >&2
 # shellcheck disable=SC2086  # several words
-apt-get -qq install -y --no-install-recommends $packages >/tmp/apt.log 2>&1 || { tail -n 15 /tmp/apt.log >&2; exit 1; }
+apt install -y --no-install-recommends $packages >/tmp/apt.log 2>&1 || { tail -n 15 /tmp/apt.log >&2; exit 1; }
 status=0
 "$@" || status=$?
 # What compiled code may be linked with stays.
-installed | comm -13 /tmp/packages.before - | grep -vE '^lib(gomp1|stdc\+\+6|gcc-s1|gfortran5|quadmath0)$' |
-    xargs apt-get -qq purge -y >/dev/null 2>&1
+added=$(installed | comm -13 /tmp/packages.before - | grep -vE '^lib(gomp1|stdc\+\+6|gcc-s1|gfortran5|quadmath0)$') || :
+# shellcheck disable=SC2086
+[ -z "$added" ] || apt purge -y $added >/dev/null 2>&1 || :
 rm -rf /var/lib/apt/lists/* /tmp/packages.before /tmp/apt.log
 exit "$status"

@@ -5,6 +5,7 @@ server.py      one server: up, rewards, rows, down
 setup.py       the config with their agents and ours in front of it
 recorded.py    tasks and recorded rollouts of a server's data folder
 replay.py      a recorded rollout, judged again by a server that is up
+slice.py       the five servers of every test run (tests/docker/nemo_gym)
 page.py        docs/compatibility.md
 
 NeMo Gym and gymctl side by side, on the same rows (`make test-side-by-side`):

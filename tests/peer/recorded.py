@@ -112,7 +112,7 @@ def same_prompt(row: Json, found: Sequence[Recorded]) -> Recorded | None:
 
 def _joined(number: int, rollout: Json, known: Sequence[Json]) -> Recorded:
     params = _without_nulls(rollout["responses_create_params"])
-    task = _task_of(rollout, known)
+    task = _task_of(number, rollout, known)
     response = _response(rollout["response"])
     given = _task(task) if task else _own(rollout, known)
     return Recorded(
@@ -135,13 +135,15 @@ def _task(row: Json) -> Json:
     return {key: value for key, value in row.items() if key not in _OF_THE_RUN and key[:4] != "_ng_"}
 
 
-def _task_of(rollout: Json, known: Sequence[Json]) -> Json | None:
-    """By the text of the prompt; where an environment wrote into it, too, by its beginning and the index."""
+def _task_of(number: int, rollout: Json, known: Sequence[Json]) -> Json | None:
+    """By the prompt, and the index or the order if several have it; by its beginning and the index if the
+    environment wrote into it, too."""
     asked = _prompt(rollout)
-    found = next((row for row in known if _prompt(row) == asked), None)
-    if found is not None:
-        return found
     index = rollout.get("_ng_task_index")
+    same = [place for place, row in enumerate(known) if _prompt(row) == asked]
+    if same:
+        likely = (place for place in (index, number) if place in same)
+        return known[next(likely, same[0])]
     if not isinstance(index, int) or index >= len(known):
         return None
     beginning = _prompt(known[index])
@@ -152,7 +154,9 @@ def _prompt(row: Json) -> list[str]:
     params = row.get("responses_create_params") or {}
     given = params.get("input") or []
     items = [{"role": "user", "content": given}] if isinstance(given, str) else given
-    return [f"{item.get('role') or item.get('type')}: {_content(item).strip()}" for item in items]
+    return [
+        f"{item.get('role') or item.get('type')}: {_content(item).strip()}{_seen(item)}" for item in items
+    ]
 
 
 def _content(item: Json) -> str:
@@ -160,6 +164,13 @@ def _content(item: Json) -> str:
     if isinstance(content, str):
         return content
     return "".join(part.get("text") or "" for part in content if isinstance(part, dict))
+
+
+def _seen(item: Json) -> list[str]:
+    """The images of a message: prompts may differ in nothing else."""
+    content = item.get("content")
+    parts = content if isinstance(content, list) else []
+    return [str(part["image_url"]) for part in parts if isinstance(part, dict) and part.get("image_url")]
 
 
 def _is_task(row: Json) -> bool:

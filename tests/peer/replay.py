@@ -51,7 +51,8 @@ def _judged(url: str, rollout: Recorded, steps: bool) -> Judged:
         try:
             reward = _played(session, url, rollout) if steps else _verified(session, url, rollout)
         except (NotJudged, requests.RequestException) as error:
-            return Judged(rollout, None, str(error)[:300])
+            what = "" if rollout.has_task_row else "its task row is not in the package; "
+            return Judged(rollout, None, f"{what}{error}"[:300])
     return Judged(rollout, reward)
 
 

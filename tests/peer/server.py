@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -119,7 +118,7 @@ class Project:
         self._name = name
         self._folder = folder
         self._roots = [part for root in roots for part in ("--search-dir", root)]
-        self._head = _free_port()
+        self._head = setup.free_port()
 
     def up(self, chosen: Setup, result: Result) -> None:
         words = ("--project", self._name, f"++head_server.port={self._head}", "--wait", str(READY_SECONDS))
@@ -198,9 +197,3 @@ def _failure(out: Path) -> str:
     for one in lines(out.with_name(f"{out.stem}_failures.jsonl")):
         return str(one.get("error") or one.get("message") or one.get("_ng_failure_message") or one)[:200]
     return ""
-
-
-def _free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])

@@ -12,6 +12,7 @@ name of theirs, which would start a Ray cluster.
 from __future__ import annotations
 
 import copy
+import socket
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -120,7 +121,7 @@ def reduced(server: Path, folder: Path) -> Setup:
     }
     chosen = {key: value for key, value in agents.items() if _fronts(value[1], server_id)}
     if not chosen:
-        chosen = {f"{server_id}_simple_agent": ("simple_agent", _agent(server_id))}
+        chosen = {f"{server_id}_simple_agent": ("simple_agent", agent(server_id))}
     kept |= {server_id: servers[server_id]}
     kept |= {key: {AGENTS: {name: _without_datasets(block)}} for key, (name, block) in chosen.items()}
     extra, theirs, ours = _beside(chosen)
@@ -151,7 +152,8 @@ def _beside(agents: Mapping[str, tuple[str, Json]]) -> tuple[Json, str, str]:
     return {ours: {AGENTS: {f"{OURS}{implementation}": own}}}, theirs, ours
 
 
-def _agent(server: str) -> Json:
+def agent(server: str) -> Json:
+    """A block for an agent in front of a resources server, with the scripted model behind it."""
     return {
         "entrypoint": "app.py",
         "resources_server": {"type": KIND, "name": server},
@@ -191,6 +193,13 @@ def _read(file: Path) -> Json:
 def _written(document: Json, file: Path) -> Path:
     file.write_text(yaml.dump(document, sort_keys=False, Dumper=_Plain), "utf-8")
     return file
+
+
+def free_port() -> int:
+    """For a head: the usual one may be somebody's."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
 
 
 class _Plain(yaml.SafeDumper):

@@ -41,6 +41,10 @@ def image(path: Path) -> ImagePlan:
     return plan_nemo_gym(config(block(path)), PYTHON)[-1]
 
 
+def image_of_base(path: Path) -> ImagePlan:
+    return plan_nemo_gym(config(block(path)), PYTHON)[0]
+
+
 def test_an_installation_names_its_version(tmp_path: Path) -> None:
     (tmp_path / "nemo_gym-0.6.0.dist-info").mkdir()
 
@@ -85,7 +89,7 @@ def test_a_folder_in_a_group_keeps_its_place(tmp_path: Path) -> None:
 def test_the_line_that_installs_the_package_from_above_is_met_by_the_base(tmp_path: Path) -> None:
     text = image(folder(tmp_path, requirements_txt=LINE + "tiktoken\n")).dockerfile.text()
 
-    assert "'nemo-gym==0.7.0' -r /tmp/requirements.txt" in text
+    assert "'nemo-gym==0.7.0' -r others.txt" in text
     assert "COPY --chmod=0777 . /srv/gym/resources_servers/mcqa" in text
 
 
@@ -113,6 +117,22 @@ def test_overrides_and_git_are_seen(tmp_path: Path) -> None:
     assert "install -y --no-install-recommends git" in text
     assert "--override" not in plain
     assert " git " not in plain
+
+
+def test_a_server_that_clones_when_it_starts_has_git(tmp_path: Path) -> None:
+    path = folder(
+        tmp_path, setup_py='import subprocess\nsubprocess.run(["git", "clone", "https://example.org/x"])\n'
+    )
+
+    assert "install -y --no-install-recommends git" in image(path).dockerfile.text()
+
+
+def test_what_servers_import_of_the_developers_extra_is_in_the_base(tmp_path: Path) -> None:
+    locked = image_of_base(folder(tmp_path / "a"))
+    other = image_of_base(folder(tmp_path / "b", requirements_txt="nemo-gym==0.5.1\n"))
+
+    assert "defusedxml==" in locked.context.files["nemo-gym-0.7.0.lock"].read_text()
+    assert "'nemo-gym==0.5.1' 'defusedxml>=0.7.1'" in other.dockerfile.text()
 
 
 def test_a_project_file_is_read_without_its_path_to_the_package(tmp_path: Path) -> None:

@@ -47,6 +47,19 @@ def test_a_task_that_only_another_example_file_has_is_found(tmp_path: Path) -> N
     assert rollouts(tmp_path)[0].request["answer"] == "B"
 
 
+def test_prompts_that_differ_in_their_image_are_two(tmp_path: Path) -> None:
+    def looking(image: str) -> dict[str, Any]:
+        row = rollout("how many?", SAID)
+        row["responses_create_params"]["input"][0]["content"].append(
+            {"type": "input_image", "image_url": image}
+        )
+        return row
+
+    write(tmp_path / "example.jsonl", *({**looking(one), "response": None, "image": one} for one in "ab"))
+    write(tmp_path / "example_rollouts.jsonl", looking("b"), looking("a"))
+    assert [found.request["image"] for found in rollouts(tmp_path)] == ["b", "a"]
+
+
 def test_a_prompt_that_the_environment_wrote_into_is_known_by_its_beginning_and_index(tmp_path: Path) -> None:
     write(tmp_path / "example.jsonl", task("play", seed=1), task("play", seed=2))
     written = rollout("play", SAID, _ng_task_index=1)
