@@ -80,6 +80,7 @@ class Service:
     read_only: bool = True
     tmpfs: tuple[str, ...] = ("/tmp:size=256m,mode=1777",)
     cap_drop: tuple[str, ...] = ("ALL",)
+    cap_add: tuple[str, ...] | None = None
     security_opt: tuple[str, ...] = ("no-new-privileges:true",)
     stop_grace_period: str = "3s"
 

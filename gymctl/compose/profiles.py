@@ -5,7 +5,7 @@
              into the container's own layer, and run their own app.py
 
 Both run as a plain user without capabilities, with limits, published on loopback. A block of the second kind
-that needs root says `resources: {user: root}`.
+that needs root says `resources: {user: root}`, and may install packages then.
 """
 
 from __future__ import annotations
@@ -28,9 +28,12 @@ class Profile:
     """Knows the host by name, whatever its kind: foreign code may dial what its block names."""
     user: str | None = None
     """None: the project's own."""
+    capabilities: tuple[str, ...] | None = None
 
 
 CLOSED = Profile()
+ROOT_MAY = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID")
+"""What root means among files and users; without it, it could not even read a part file of another user's."""
 
 
 def profile_of(block: ServerBlock) -> Profile:
@@ -48,4 +51,5 @@ def profile_of(block: ServerBlock) -> Profile:
         is_read_only=False,
         may_reach_host=True,
         user="0:0" if is_root else None,
+        capabilities=ROOT_MAY if is_root else None,
     )

@@ -151,6 +151,7 @@ def _service(
         entrypoint=profile.command,
         user=profile.user or rendering.user,
         read_only=profile.is_read_only,
+        cap_add=profile.capabilities,
         ports=(port,),
         volumes=(Mount(source=f"./parts/{service}.json", target=PART_PATH), *mounted),
         healthcheck=_healthcheck(port.target, has_start_interval=rendering.has_start_interval),

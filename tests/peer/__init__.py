@@ -4,6 +4,7 @@ catalogue.py   every server in turn: the command
 server.py      one server: up, rewards, rows, down
 setup.py       the config with their agents and ours in front of it
 recorded.py    tasks and recorded rollouts of a server's data folder
+deviations.py  what is judged otherwise today, and why
 replay.py      a recorded rollout, judged again by a server that is up
 slice.py       the five servers of every test run (tests/docker/nemo_gym)
 page.py        docs/compatibility.md

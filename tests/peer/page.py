@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from peer.deviations import REASONS
 from peer.server import Result, Rows
 
 BEGIN, END = "<!-- table: make test-peer -->", "<!-- end of table -->"
@@ -72,7 +73,9 @@ def _rows(rows: Rows | None) -> str:
 def _note(one: Result) -> str:
     needs = f"needs {', '.join(one.needs)}" if one.needs else ""
     reasons = [needs, one.config, one.note]
-    if one.started and one.different:
+    if one.started and one.different and one.server in REASONS:
+        reasons.append(REASONS[one.server])
+    elif one.started and one.different:
         reasons += [next((each["reason"] for each in one.different if each["reason"]), "")]
     reasons += [rows.reason for rows in (one.theirs, one.ours) if rows is not None]
     text = "; ".join(dict.fromkeys(" ".join(reason.split()) for reason in reasons if reason))

@@ -58,8 +58,9 @@ class Turn:
 
 
 def tasks(data: Path) -> list[Json]:
-    """The five example rows."""
-    return lines(data / "example.jsonl")
+    """The five example rows, without numbers of a run: some are one task five times."""
+    rows = lines(data / "example.jsonl")
+    return [{key: value for key, value in row.items() if key[:4] != "_ng_"} for row in rows]
 
 
 def rollouts(data: Path) -> list[Recorded]:

@@ -89,5 +89,13 @@ def _arguments(call: Json) -> bytes:
 def _posted(session: requests.Session, url: str, body: Json) -> Any:
     answer = session.post(url, json=body, timeout=SECONDS)
     if answer.status_code != 200:
-        raise NotJudged(f"{url.rpartition('/')[2]}: HTTP {answer.status_code} {answer.text[:200]}")
+        raise NotJudged(f"{url.rpartition('/')[2]}: HTTP {answer.status_code} {_said(answer)}")
     return answer.json()
+
+
+def _said(answer: requests.Response) -> str:
+    """What FastAPI found wrong with a body, without the body; else the beginning of the answer."""
+    if answer.status_code != 422:
+        return answer.text[:200]
+    wrong = answer.json().get("detail") or []
+    return ", ".join(f"{one['loc'][-1]}: {one['msg']}" for one in wrong[:2])

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from peer import setup
+from peer.deviations import RECORDED_WITH
 from peer.recorded import Json, lines, rollouts, same_prompt, scripted, tasks, turns
 from peer.replay import Judged, judge_all
 from peer.setup import Impossible, Setup
@@ -121,7 +122,9 @@ class Project:
         self._head = setup.free_port()
 
     def up(self, chosen: Setup, result: Result) -> None:
+        server = result.server
         words = ("--project", self._name, f"++head_server.port={self._head}", "--wait", str(READY_SECONDS))
+        words += RECORDED_WITH.get(server, ())
         words += ("--allow-unsupported-pairing",)  # `gymctl_simple_agent` is on nobody's list
         done = self._gymctl("up", "--detach", *self._roots, *chosen.arguments, *words, seconds=UP_SECONDS)
         (self._folder / "up.log").write_text(done.stderr + done.stdout, "utf-8")

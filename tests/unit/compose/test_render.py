@@ -56,6 +56,21 @@ def test_files_of_the_host_are_mounted_beside_the_part(config: Config, rendering
     assert [mount.source for mount in project.services["weather"].volumes] == ["./parts/weather.json"]
 
 
+def test_a_foreign_server_may_write_and_only_where_it_asks_be_root(
+    config: Config, rendering: Rendering
+) -> None:
+    weather = replace(config.servers["weather"], family="nemo_gym")
+    as_root = replace(weather, settings={**weather.settings, "resources": {"user": "root"}})
+    plain, root = (
+        render(replace(config, servers={**config.servers, "weather": one}), rendering).services["weather"]
+        for one in (weather, as_root)
+    )
+    assert (plain.user, plain.cap_add, plain.read_only) == ("1000:1000", None, False)
+    assert (root.user, root.read_only) == ("0:0", False)
+    assert root.cap_drop == ("ALL",)
+    assert "DAC_OVERRIDE" in (root.cap_add or ()), "the part file is another user's, mode 0600"
+
+
 def test_agents_read_the_folder_of_skills_where_the_host_has_it(
     config: Config, rendering: Rendering, tmp_path: Path
 ) -> None:

@@ -1,0 +1,20 @@
+"""Recorded rollouts that today's servers judge otherwise, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+RECORDED_WITH: Mapping[str, tuple[str, ...]] = {
+    "lc_niah": ("++lc_niah.resources_servers.lc_niah.overlap_metric_rule=lcs",),
+}
+"""Settings that rollouts were recorded with, where the package's config has others now."""
+
+_OTHER_TASKS = "the rollouts are of tasks whose ground truth the package does not hold"
+
+REASONS: Mapping[str, str] = {
+    "mcqa": "row 2 was recorded by an older verifier, which did not accept `\\boxed{C: text}`",
+    "blackjack": "cards are dealt anew, without a seed",
+    "math_advanced_calculations": _OTHER_TASKS,
+    "structured_outputs": _OTHER_TASKS,
+    "workplace_assistant": _OTHER_TASKS,
+}
