@@ -15,7 +15,7 @@ from typing import Any
 from gymctl.config.model import ServerBlock
 from gymctl.config.tree.masking import mask
 from gymctl.config.tree.writing import as_yaml
-from gymctl.contract.servers import Address
+from gymctl.contract.servers import KINDS, Address
 
 DEFAULTS: Mapping[str, Any] = {"dry_run": False, "disallowed_ports": []}
 """Keys that NeMo Gym's command fills in and its servers read without looking whether they are there."""
@@ -60,8 +60,12 @@ def _named(value: Any, document: Mapping[str, Any]) -> Iterator[str]:
     elif isinstance(value, list):
         for child in value:
             yield from _named(child, document)
-    elif isinstance(value, str) and value in document:
+    elif isinstance(value, str) and value in document and not _is_server(document[value]):
         yield value
+
+
+def _is_server(entry: Any) -> bool:
+    return isinstance(entry, Mapping) and any(kind in entry for kind in KINDS)
 
 
 def _spelled(folder: Path, document: Mapping[str, Any]) -> Iterator[str]:

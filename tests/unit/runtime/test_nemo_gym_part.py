@@ -92,6 +92,15 @@ def test_an_entry_that_the_block_names_is_told(config: Config) -> None:
     assert told(foreign(config, "weather"), "weather")["box"] == box
 
 
+def test_a_server_whose_name_a_block_holds_keeps_its_secrets(config: Config) -> None:
+    block = config.servers["weather"]
+    named = replace(block, settings={**block.settings, "model_label": "policy_model"})
+    config = replace(config, servers={**config.servers, "weather": named})
+
+    told_of = told(foreign(config, "weather"), "weather")["policy_model"]["responses_api_models"]
+    assert told_of["openai_model"]["openai_api_key"] == "****"
+
+
 @pytest.mark.parametrize(
     ("code", "tells_token", "tells_other"),
     [
