@@ -270,6 +270,22 @@ def _without_nulls(value: Any) -> Any:
     return value
 
 
+def for_servers(params: JsonObject) -> JsonObject:
+    """`responses_create_params` as one server sends them to another: without nulls, but with the fields that
+    NeMo Gym's types want in every function tool, null if need be. The argument is not changed."""
+    params = drop_nulls(params)
+    tools = params.get("tools")
+    if not isinstance(tools, list) or all(_is_whole(tool) for tool in tools):
+        return params
+    whole = [tool if _is_whole(tool) else {"parameters": None, "strict": None, **tool} for tool in tools]
+    return {**params, "tools": whole}
+
+
+def _is_whole(tool: Any) -> bool:
+    is_function = isinstance(tool, dict) and tool.get("type") == "function"
+    return not is_function or {"parameters", "strict"} <= tool.keys()
+
+
 def presentable(output: list[JsonObject]) -> list[JsonObject]:
     """Output items as all clients can read them, whatever an upstream made of them.
 

@@ -28,7 +28,7 @@ from starlette.responses import Response
 
 from gymctl.contract.aggregate import AggregateRequest, AggregateResponse
 from gymctl.contract.part import ServerPart
-from gymctl.contract.responses import FlatRow, ResponsesCreateParams, drop_nulls, presentable
+from gymctl.contract.responses import FlatRow, ResponsesCreateParams, for_servers, presentable
 from gymctl.contract.rollout import BROKEN_CALLS, MALFORMED_CALLS, ROLLOUT_ID, TRAJECTORY, rollout_name
 from gymctl.servers.agents.observing import Activation
 from gymctl.servers.agents.sessions import (
@@ -122,7 +122,7 @@ class AgentServer(Server):
     async def respond(self, params: dict[str, Any], turn: Turn) -> dict[str, Any]:
         """Work on the task until done and return a Response whose output holds all new items.
 
-        `params` are checked Responses parameters without nulls.
+        `params` are checked Responses parameters without nulls (but see `for_servers`).
         """
         raise NotImplementedError(f"{type(self).__name__} has no `respond`")
 
@@ -180,7 +180,7 @@ class AgentServer(Server):
         params = row.get("responses_create_params")
         if not isinstance(params, dict):
             raise invalid("missing", ("responses_create_params",), "Field required", row)
-        params = drop_nulls(params)
+        params = for_servers(params)
         validated(ResponsesCreateParams, params, "responses_create_params")
         row["responses_create_params"] = completed(params)
         work = self.run(row, params, self._foreign(request.cookies))
@@ -274,7 +274,7 @@ class AgentServer(Server):
         return response
 
     async def _responses(self, request: Request) -> Response:
-        params = drop_nulls(await json_object(request))
+        params = for_servers(await json_object(request))
         validated(ResponsesCreateParams, params)
         prefix = quote(request.scope.get(PREFIX_KEY, ""))  # an id may hold what stands for itself in no URL
         session_id = request.session.get(SESSION_KEY)

@@ -20,7 +20,7 @@ from starlette.responses import Response
 
 from gymctl.contract.captures import CAPTURE_SEGMENT
 from gymctl.contract.episodes import Task
-from gymctl.contract.responses import ResponsesCreateParams, drop_nulls
+from gymctl.contract.responses import ResponsesCreateParams, drop_nulls, for_servers
 from gymctl.servers.environments.server import (
     AgentRef,
     EnvironmentConfig,
@@ -75,7 +75,7 @@ class SingleTurnServer(EnvironmentServer):
 
     async def play(self, episode: Episode) -> dict[str, Any]:
         task_input = episode.task.task_input
-        params = drop_nulls(task_input["responses_create_params"])
+        params = for_servers(task_input["responses_create_params"])
         resources = _Resources(self, episode, _task_data(task_input))
         with _stage("seed"):
             seeded = await resources.seed()

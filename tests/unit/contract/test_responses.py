@@ -15,6 +15,7 @@ from gymctl.contract.responses import (
     ResponsesCreateParams,
     Usage,
     drop_nulls,
+    for_servers,
     output_text,
     presentable,
 )
@@ -88,6 +89,19 @@ def test_drop_nulls_reaches_into_tool_schemas_but_not_into_lists():
         "tools": [{"parameters": {"properties": {"city": {"enum": ["a", None]}}}}],
     }
     assert params["user"] is None
+
+
+def test_function_tools_go_to_other_servers_with_every_field_that_nemo_gym_wants():
+    bare = {"type": "function", "name": "look"}
+    search = {"type": "web_search"}
+    params = {"input": "x", "user": None, "tools": [bare, {**bare, "strict": None}, search]}
+    whole = {**bare, "parameters": None, "strict": None}
+    assert for_servers(params) == {"input": "x", "tools": [whole, whole, search]}
+    assert bare == {"type": "function", "name": "look"}
+    once = for_servers(params)
+    assert for_servers(once)["tools"] == once["tools"]
+    plain = {"input": "x", "tools": [{**bare, "parameters": {}, "strict": True}]}
+    assert for_servers(plain) is plain
 
 
 JSON = st.recursive(
