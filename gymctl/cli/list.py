@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gymctl.config.needs.catalogue import Listed, ListedKind
     from gymctl.config.needs.need import Need
 
-HEADER = ("KIND", "NAME", "FAMILY", "CONFIGS", "NEEDS")
+HEADER = ("KIND", "NAME", "FAMILY", "NEEDS", "CONFIGS")
 KINDS: dict[str, ListedKind] = {
     "models": "responses_api_models",
     "resources": "resources_servers",
@@ -101,7 +101,8 @@ def _cells(row: Listed) -> tuple[str, ...]:
     more = f" +{len(names) - SHOWN_CONFIGS}" if len(names) > SHOWN_CONFIGS else ""
     kinds = dict.fromkeys(need.kind for need in row.all_needs)
     needs = " ".join(f"{kind}?" if row.is_in_some(kind) else kind for kind in kinds)
-    return _kind(row), row.name, row.family or "-", " ".join(shown) + more or "-", needs or "-"
+    # Configs last: some have names so long that nobody would find what stands behind them.
+    return _kind(row), row.name, row.family or "-", needs or "-", " ".join(shown) + more or "-"
 
 
 def _kind(row: Listed) -> str:

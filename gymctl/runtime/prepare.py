@@ -27,7 +27,7 @@ from gymctl.errors import ConfigError, EngineError, PrerequisiteError
 from gymctl.images.nemo_gym import Package, package_at
 from gymctl.images.secrets import BuildSecrets
 from gymctl.paths import cache_dir
-from gymctl.runtime import prepare_container, prepare_worker, script_code, tasks
+from gymctl.runtime import prepare_container, prepare_worker, scratch, script_code, tasks
 from gymctl.runtime.prepare_container import Need
 from gymctl.runtime.script_code import Code
 from gymctl.runtime.stack import Reporter
@@ -231,13 +231,14 @@ class _Runner:
         except PrerequisiteError as error:
             what = f"the prepare script of `{first.dataset.name}` needs a container, for {first.reason}"
             raise PrerequisiteError(f"{what}: {error.what}", where=str(first.path), hint=error.hint) from None
+        await prepare_container.sweep(engine)
         needs = [Need(script.source, script.root, script.dependencies, script.code) for script in contained]
         tags = await prepare_container.images(config, engine, needs, reporter)
         paths = (script.path for script in contained)
         return cls(config, args, reporter, engine, dict(zip(paths, tags, strict=True)))
 
     async def run(self, script: Script) -> Path:
-        with prepare_container.scratch() as out:
+        with scratch.folder() as out:
             if script.reason is not None:
                 finished = await self._contained(script, out)
             else:

@@ -11,11 +11,8 @@ import csv
 import io
 import json
 import os
-import secrets
 import shutil
-import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,8 +28,7 @@ from gymctl.images.nemo_gym import VERSION, Package, package_at, plan_family
 from gymctl.images.plan import ImagePlan
 from gymctl.images.prepare_script import plan_prepare
 from gymctl.images.secrets import BuildSecrets
-from gymctl.paths import cache_dir
-from gymctl.runtime import nemo_gym_part, prepare_worker, private, tasks
+from gymctl.runtime import nemo_gym_part, prepare_worker, private, scratch, tasks
 from gymctl.runtime.script_code import Code
 from gymctl.runtime.stack import Reporter
 
@@ -74,13 +70,10 @@ async def images(config: Config, engine: Engine, needs: Collection[Need], report
     return [plan.tag for plan in scripts]
 
 
-@contextmanager
-def scratch() -> Iterator[Path]:
-    """A folder of our own; below the cache, which every engine on this machine can mount from."""
-    parent = cache_dir() / "prepare"
-    parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=parent, prefix=".run-") as folder:
-        yield Path(folder)
+async def sweep(engine: Engine) -> None:
+    """Remove what commands left that were killed: containers that still run, files with tokens."""
+    for folder in scratch.abandoned():
+        await engine.run("rm", "--force", "--volumes", _name(folder))
 
 
 async def run(
@@ -98,8 +91,8 @@ async def run(
     network = BuildSecrets.of(os.environ)
     environ = _environ(code, os.environ, network)
     hidden = {*config.secrets, *network.values, *(v for k, v in environ.items() if is_secret(k))}
-    name = f"gymctl-prepare-{secrets.token_hex(6)}"
-    with scratch() as told:
+    with scratch.folder() as told:
+        name = _name(told)
         owner = _owner()
         _tell(told, {**asked, "environ": environ}, code, config, network, owner)
         if owner is not None:
@@ -113,6 +106,11 @@ async def run(
         finally:
             await tasks.finish(engine.run("rm", "--force", "--volumes", name))
     return finished
+
+
+def _name(told: Path) -> str:
+    """Of the container that is told by this folder."""
+    return f"gymctl-prepare-{told.name.removeprefix(scratch.RUNNING)}"
 
 
 def _owner() -> tuple[int, int] | None:

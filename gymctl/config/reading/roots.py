@@ -54,7 +54,11 @@ class SearchRoots:
         asked = [cwd / folder for folder in search_dir]
         for folder in asked:
             if not is_folder(folder):
-                raise UsageError(f"`{folder}` is not a folder", where="--search-dir")
+                raise UsageError(
+                    f"`{folder}` is not a folder",
+                    where="--search-dir",
+                    hint="name a folder, or a published package as NAME==VERSION: nemo-gym==0.7.0",
+                )
         extra = [cwd / entry for entry in environ.get(EXTRA_ROOTS, "").split(os.pathsep) if entry]
         resolved = [folder.resolve() for folder in (*asked, *extra, cwd, *search_dirs(cwd), *install_roots())]
         return cls(tuple(dict.fromkeys(resolved)))

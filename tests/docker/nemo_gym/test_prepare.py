@@ -99,7 +99,8 @@ def test_it_makes_its_files_with_its_packages_and_the_tokens_that_it_names(folde
     assert containers() == before
 
 
-def test_ctrl_c_ends_and_removes_its_container(folder: Path) -> None:
+def running(folder: Path) -> tuple[subprocess.Popen[str], set[str]]:
+    """A command whose script sleeps, and its container."""
     before = set(containers())
     program = start(*PREPARE, "++prepare_script_args.seconds=300", cwd=folder)
     deadline = time.monotonic() + 240
@@ -111,6 +112,23 @@ def test_ctrl_c_ends_and_removes_its_container(folder: Path) -> None:
     while subprocess.run(seen, check=False).returncode:
         assert time.monotonic() < deadline
         time.sleep(0.2)
+    return program, mine
+
+
+def test_what_a_killed_command_left_is_gone_with_the_next_one(folder: Path) -> None:
+    program, mine = running(folder)
+    program.kill()
+    program.communicate(timeout=60)
+    assert mine <= set(containers("--filter", "status=running"))
+
+    done = gymctl(*PREPARE, cwd=folder)
+
+    assert done.returncode == 0, done.stderr
+    assert not mine & set(containers())
+
+
+def test_ctrl_c_ends_and_removes_its_container(folder: Path) -> None:
+    program, mine = running(folder)
     shown = subprocess.run(["docker", "inspect", *mine], capture_output=True, text=True, check=True).stdout
     program.send_signal(signal.SIGINT)
     program.communicate(timeout=60)

@@ -91,5 +91,6 @@ def test_roots_come_in_winning_order_without_repeats(tmp_path) -> None:
 
 
 def test_a_search_dir_that_is_no_folder_is_a_usage_error(tmp_path) -> None:
-    with pytest.raises(UsageError, match="is not a folder"):
-        SearchRoots.of(tmp_path, {}, ["nowhere"])
+    with pytest.raises(UsageError, match="is not a folder") as caught:
+        SearchRoots.of(tmp_path, {}, ["nemo-gym"])
+    assert "nemo-gym==0.7.0" in str(caught.value.hint)
