@@ -45,9 +45,9 @@ def test_a_row_says_kind_family_configs_and_needs(far: Path, capsys: pytest.Capt
     code, out, err = run(capsys, "--search-dir", str(far))
     assert code == 0
     rows = [line.split() for line in out.splitlines()]
-    assert ["resources", "far", "nemo_gym", "far", "/judged", "gpu", "judge?"] in rows
-    assert ["benchmarks", "race", "-", "race", "gpu"] in rows
-    assert ["agents", "simple_agent", "gymctl", "simple_agent", "-"] in rows
+    assert ["resources", "far", "nemo_gym", "gpu", "judge?", "far", "/judged"] in rows
+    assert ["benchmarks", "race", "-", "gpu", "race"] in rows
+    assert ["agents", "simple_agent", "gymctl", "-", "simple_agent"] in rows
     assert "`?`: only some of its configs" in err
 
 
