@@ -13,8 +13,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from gymctl.compose.addresses import HOST_GATEWAY, LOOPBACK, is_loopback_url, published_host
+from gymctl.compose.limits import limits
 from gymctl.compose.mounts import mounts as wanted_mounts
 from gymctl.compose.names import HEAD
+from gymctl.compose.profiles import profile_of
 from gymctl.compose.ray import clusters
 from gymctl.config.model import Config
 from gymctl.config.ports import is_free
@@ -49,12 +51,21 @@ class Wanted:
 
 
 def complete(config: Config) -> None:
-    """Every field that a server cannot start without is set."""
-    errors = [error for _, error in config.unstartable]
+    """Every field that a server cannot start without is set, and each block's `resources` can be had."""
+    errors = [*(error for _, error in config.unstartable), *_resources(config)]
     if len(errors) == 1:
         raise errors[0]
     if errors:
         raise ConfigErrors(errors)
+
+
+def _resources(config: Config) -> Iterator[ConfigError]:
+    for block in config.servers.values():
+        try:
+            profile_of(block)
+            limits(block.name, block.settings, host_cpus=1)
+        except ConfigError as error:
+            yield error
 
 
 async def ports(config: Config, *, own: Collection[int] = ()) -> None:
