@@ -16,6 +16,7 @@ from gymctl.config.model import ServerBlock
 from gymctl.config.tree.masking import mask
 from gymctl.config.tree.writing import as_yaml
 from gymctl.contract.servers import KINDS, Address
+from gymctl.images.context import server_context
 
 DEFAULTS: Mapping[str, Any] = {"dry_run": False, "disallowed_ports": []}
 """Keys that NeMo Gym's command fills in and its servers read without looking whether they are there."""
@@ -69,15 +70,17 @@ def _is_server(entry: Any) -> bool:
 
 
 def _spelled(folder: Path, document: Mapping[str, Any]) -> Iterator[str]:
-    """Top-level keys with a secret that the server's code spells as a text of its own."""
+    """Top-level keys with a secret that the server's code spells as a text of its own; packages of a virtual
+    environment that NeMo Gym made in the folder are not the server's code."""
     secret = [
         key for key, value in document.items() if isinstance(value, str) and mask({key: value})[key] != value
     ]
-    if not secret:
+    if not secret or not folder.is_dir():
         return
     spelled = re.compile("|".join(rf"(?<=[\"\']){re.escape(key)}(?=[\"\'])" for key in secret))
-    for file in folder.rglob("*.py"):
-        yield from spelled.findall(file.read_text("utf-8", "replace"))
+    for place, file in server_context(folder).files.items():
+        if place.endswith(".py"):
+            yield from spelled.findall(file.read_text("utf-8", "replace"))
 
 
 def _escaped(value: Any) -> Any:

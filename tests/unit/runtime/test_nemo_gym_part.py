@@ -76,6 +76,9 @@ def test_a_key_that_the_code_spells_out_is_told(config: Config, tmp_path: Path) 
 
     assert told(foreign(config, "weather", folder=tmp_path), "weather")["policy_api_key"] == SECRET
     (tmp_path / "lib" / "ask.py").write_text("# the policy_api_key is nobody's business\n")
+    library = tmp_path / ".venv" / "lib"
+    library.mkdir(parents=True)
+    (library / "hub.py").write_text('get("policy_api_key")\n')
     assert told(foreign(config, "weather", folder=tmp_path), "weather")["policy_api_key"] == "****"
 
 
