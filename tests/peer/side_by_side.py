@@ -103,7 +103,9 @@ def main() -> int:
         for name in worlds:
             folder = place / name
             project.write(folder, root, url, free_port())
-            with gymctl_world(folder, _search_dir(place, root, name), f"side-{name}-{os.getpid()}") as world:
+            overrides = (f"++nemo_gym_relays={str(_RELAYS in WORLDS[name]).lower()}",)
+            shown, title = _search_dir(place, root, name), f"side-{name}-{os.getpid()}"
+            with gymctl_world(folder, shown, title, overrides) as world:
                 image = world.image
                 _run_all(world)
         project.write(place / "peer", root, url, free_port())

@@ -46,10 +46,12 @@ class World:
 
 
 @contextlib.contextmanager
-def gymctl_world(folder: Path, search_dir: Path, project: str) -> Iterator[World]:
+def gymctl_world(
+    folder: Path, search_dir: Path, project: str, overrides: Sequence[str] = ()
+) -> Iterator[World]:
     """`gymctl up` for as long as the context is open."""
     program = (sys.executable, "-m", "gymctl")
-    arguments = ("--config", "side.yaml", "--search-dir", str(search_dir), "--project", project)
+    arguments = ("--config", "side.yaml", "--search-dir", str(search_dir), "--project", project, *overrides)
     try:
         _checked([*program, "up", "--detach", *arguments], folder)
         filters = [f"label=dev.gymctl.project={project}", "label=dev.gymctl.server=mcqa"]
