@@ -32,6 +32,7 @@ ROOT = "/srv/gym"
 """Where the package, and with it every server folder, lies in an image."""
 
 _LINE = re.compile(r"nemo[-_.]gym\s*(?:\[([^\]]*)\])?\s*(?:==\s*([\w.+!-]+))?", re.IGNORECASE)
+_FROM_GIT = re.compile(r"""git\+|\bgit\s*=\s*["']""")
 _RUNS_GIT = re.compile(r"""["']git["'],\s*["']|["']git clone """)
 _DIST_INFO = re.compile(r"nemo_gym-([\w.+!]+)\.dist-info")
 
@@ -128,7 +129,7 @@ def server_dockerfile(context: Context, *, package: Package, place: str) -> Dock
         "requirements": requirements,
         "overrides": "overrides.txt" if "overrides.txt" in context.files else "",
         "package": package.requirement.replace("nemo-gym", f"nemo-gym{_extras(text)}", 1),
-        "needs_git": "git+" in text or _runs_git(context),
+        "needs_git": _FROM_GIT.search(text) is not None or _runs_git(context),
     }
     return Dockerfile(template, variables)
 

@@ -25,7 +25,7 @@ def summary(results: Sequence[Result]) -> str:
     """The figures of all in one line."""
     built = sum(one.built is True for one in results)
     started = sum(one.started is True for one in results)
-    checked = [one for one in results if one.equal]
+    checked = [one for one in results if is_checked(one)]
     whole = sum(one.equal == one.recorded for one in checked)
     rewards, recorded = sum(one.equal for one in checked), sum(one.recorded for one in checked)
     return (
@@ -38,7 +38,7 @@ def summary(results: Sequence[Result]) -> str:
 
 def line(one: Result) -> str:
     """One row of the table."""
-    rewards = f"{one.equal}/{one.recorded}" if one.started and one.recorded else ""
+    rewards = f"{one.equal}/{one.recorded}" if is_checked(one) else ""
     cells = (
         one.server,
         _yes(one.built),
@@ -49,6 +49,12 @@ def line(one: Result) -> str:
         _note(one),
     )
     return f"| {' | '.join(cells)} |"
+
+
+def is_checked(one: Result) -> bool:
+    """Whether its rewards say something: what a judge is asked for says nothing without one."""
+    has_judge = "judge" not in one.needs or one.equal == one.recorded
+    return bool(one.started and one.recorded and has_judge)
 
 
 def _table(results: Sequence[Result], package: str) -> str:
@@ -73,9 +79,11 @@ def _rows(rows: Rows | None) -> str:
 def _note(one: Result) -> str:
     needs = f"needs {', '.join(one.needs)}" if one.needs else ""
     reasons = [needs, one.config, one.note]
-    if one.started and one.different and one.server in REASONS:
+    if not is_checked(one):
+        reasons += ["its rewards rest on the judge"] if one.started and one.recorded else []
+    elif one.different and one.server in REASONS:
         reasons.append(REASONS[one.server])
-    elif one.started and one.different:
+    elif one.different:
         reasons += [next((each["reason"] for each in one.different if each["reason"]), "")]
     reasons += [rows.reason for rows in (one.theirs, one.ours) if rows is not None]
     text = "; ".join(dict.fromkeys(" ".join(reason.split()) for reason in reasons if reason))

@@ -198,5 +198,5 @@ def _reason(told: str) -> str:
 
 def _failure(out: Path) -> str:
     for one in lines(out.with_name(f"{out.stem}_failures.jsonl")):
-        return str(one.get("error") or one.get("message") or one.get("_ng_failure_message") or one)[:200]
+        return str((one.get("gymctl_outcome") or {}).get("reason") or one.get("_ng_failure_message"))[:200]
     return ""

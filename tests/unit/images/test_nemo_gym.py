@@ -127,6 +127,14 @@ def test_a_server_that_clones_when_it_starts_has_git(tmp_path: Path) -> None:
     assert "install -y --no-install-recommends git" in image(path).dockerfile.text()
 
 
+def test_a_project_file_that_names_a_repository_has_git(tmp_path: Path) -> None:
+    text = '[project]\ndependencies = ["nemo-gym", "x"]\n[tool.uv.sources]\nx = { git = "https://a.b/x" }\n'
+    path = folder(tmp_path, pyproject_toml=text)
+    (path / "requirements.txt").unlink()
+
+    assert "install -y --no-install-recommends git" in image(path).dockerfile.text()
+
+
 def test_what_servers_import_of_the_developers_extra_is_in_the_base(tmp_path: Path) -> None:
     locked = image_of_base(folder(tmp_path / "a"))
     other = image_of_base(folder(tmp_path / "b", requirements_txt="nemo-gym==0.5.1\n"))
