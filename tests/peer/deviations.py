@@ -12,8 +12,10 @@ RECORDED_WITH: Mapping[str, tuple[str, ...]] = {
 _OTHER_TASKS = "the rollouts are of tasks whose ground truth the package does not hold"
 
 REASONS: Mapping[str, str] = {
+    "math_with_judge": "row 1 (a large power) meets the library's time limit; a judge would be asked then",
     "mcqa": "row 2 was recorded by an older verifier, which did not accept `\\boxed{C: text}`",
     "blackjack": "cards are dealt anew, without a seed",
+    "grl_tetris": "pieces after the first are drawn without a seed",
     "math_advanced_calculations": _OTHER_TASKS,
     "structured_outputs": _OTHER_TASKS,
     "workplace_assistant": _OTHER_TASKS,

@@ -53,8 +53,8 @@ def line(one: Result) -> str:
 
 def is_checked(one: Result) -> bool:
     """Whether its rewards say something: what a judge is asked for says nothing without one."""
-    has_judge = "judge" not in one.needs or one.equal == one.recorded
-    return bool(one.started and one.recorded and has_judge)
+    is_judged = "judge" not in one.needs or one.equal == one.recorded or one.server in REASONS
+    return bool(one.started and one.recorded and is_judged)
 
 
 def _table(results: Sequence[Result], package: str) -> str:

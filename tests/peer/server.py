@@ -146,9 +146,11 @@ class Project:
     ) -> Rows:
         """The rows through one agent, as `gymctl eval` does it."""
         rows_file, out = work / "rows.jsonl", work / f"{agent}.jsonl"
-        rows_file.write_text(
-            "".join(json.dumps({**row, "agent_ref": {"name": agent}}) + "\n" for row in rows)
-        )
+        # Numbered here: gymctl takes equal rows for one task.
+        numbered = [
+            {**row, "_ng_task_index": index, "agent_ref": {"name": agent}} for index, row in enumerate(rows)
+        ]
+        rows_file.write_text("".join(json.dumps(row) + "\n" for row in numbered), "utf-8")
         words = ("--no-serve", f"++head_server.port={self._head}", "-i", rows_file, "-o", out, "-a", agent)
         words += ("--allow-unsupported-pairing", "--retry", "none", "--min-coverage", "0")
         done = self._gymctl("eval", *words, seconds=EVAL_SECONDS)
