@@ -47,9 +47,9 @@ def main() -> int:
     print(f"{len(names)} servers, {len(owed)} to do", flush=True)
     _run(root, owed, needs, results, options.jobs)
     found = load(results)
-    print(page.summary(found))
+    print(page.summary(found, len(needs)))
     if options.page:
-        page.write(options.page, found, options.package)
+        page.write(options.page, found, options.package, len(needs))
     return 0
 
 

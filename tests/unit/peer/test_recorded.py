@@ -116,11 +116,11 @@ def test_the_table_is_put_between_its_marks(tmp_path: Path) -> None:
     rows = Rows("simple_agent", asked=5, scored=5)
     good = Result("quiz", built=True, started=True, recorded=5, equal=5, theirs=rows, ours=rows)
     bad = Result("broken", needs=["network"], built=False, started=False, note="a | b\nfailed")
-    page.write(file, [good, bad], "nemo-gym==0.7.0")
+    page.write(file, [good, bad], "nemo-gym==0.7.0", 3)
     text = file.read_text()
     assert "| quiz | yes | yes | 5/5 | 5/5 | 5/5 |  |" in text
     assert "| broken | no | no |  |  |  | needs network; a \\| b failed |" in text
-    assert "2 servers: 1 built, 1 started" in text
+    assert "2 of 3 servers: 1 built, 1 started" in text
     assert "old" not in text
     assert text.startswith("before\n")
     assert text.endswith("after\n")
@@ -130,5 +130,5 @@ def test_a_page_without_the_marks_is_left_alone(tmp_path: Path) -> None:
     file = tmp_path / "page.md"
     file.write_text("nothing\n")
     with pytest.raises(ValueError, match="is not there"):
-        page.write(file, [], "nemo-gym==0.7.0")
+        page.write(file, [], "nemo-gym==0.7.0", 3)
     assert file.read_text() == "nothing\n"
