@@ -295,7 +295,8 @@ def nemo_gym(config: Config, secrets: Path) -> Iterator[str]:
     name = f"gymctl-perf-{os.getpid()}"
     run = (
         *("docker", "run", "--detach", "--name", name, "--init", "--user", "0", "--shm-size", "1g"),
-        *("--env", "UV_LINK_MODE=hardlink", "--env", "UV_PYTHON_DOWNLOADS=never", "--entrypoint", "sleep"),
+        # What the image sets for servers, put back to what a user's machine has.
+        *("--env", "UV_LINK_MODE=hardlink", "--env", "PYTHONDONTWRITEBYTECODE=", "--entrypoint", "sleep"),
         *("--volume", f"{secrets}:/run/secrets:ro", plans[0].tag, "infinity"),
     )
     with BuildSecrets.of(os.environ).options(secrets):
