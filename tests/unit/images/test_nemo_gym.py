@@ -113,7 +113,7 @@ def test_overrides_and_git_are_seen(tmp_path: Path) -> None:
     )
     text = image(path).dockerfile.text()
 
-    assert "--override overrides.txt" in text
+    assert "--override overrides.txt 'nemo-gym==0.7.0'" in text
     assert "install -y --no-install-recommends git" in text
     assert "--override" not in plain
     assert " git " not in plain
