@@ -28,6 +28,8 @@ SLOW_PAUSE = 0.25
 FAST_FOR = 20.0
 STRANGER_SECONDS = 5.0
 """An earlier project that is just going down may still answer for a moment."""
+LONG_SECONDS = 60.0
+"""What does not answer by then is named, also where no terminal shows it."""
 SHOWN_LOGS = 3
 
 
@@ -81,7 +83,7 @@ async def wait(stack: RunningProject, config: Config, reporter: Reporter, *, beg
     progress = Progress(began)
     async with probe.client() as session, tasks.group() as group:
         watching = group.create_task(_watch(stack, config, progress))
-        talking = group.create_task(_talk(list(stack.servers.values()), progress, reporter))
+        talking = group.create_task(_talk(list(stack.servers.values()), stack, progress, reporter))
         await _servers(session, stack, config, progress, reporter)
         await _endpoints(session, stack, config, progress, reporter)
         watching.cancel()
@@ -230,9 +232,16 @@ async def _watch(stack: RunningProject, config: Config, progress: Progress) -> N
             raise diagnosis.died_early(death, config, seconds=progress.seconds, where=where)
 
 
-async def _talk(names: Sequence[str], progress: Progress, reporter: Reporter) -> None:
+async def _talk(names: Sequence[str], stack: RunningProject, progress: Progress, reporter: Reporter) -> None:
+    """What is waited for, all the time on a terminal, and once everywhere when it takes long."""
+    is_told = False
     while True:
         missing = [name for name in names if name not in progress.answered]
+        if missing and not is_told and progress.seconds > LONG_SECONDS:
+            is_told = True
+            for name in missing:
+                found = _state(name, progress, stack)
+                reporter.note(f"after {LONG_SECONDS:g} s: {found}; `gymctl logs {name}` tells more")
         endpoints = [endpoint.url for _, endpoint in progress.waiting()]
         if missing or endpoints:
             reporter.progress(f"waiting for {', '.join(missing or endpoints)} ({progress.seconds:.0f} s)")
