@@ -20,6 +20,7 @@ from pathlib import Path
 
 from gymctl.runtime.releases import folders
 from peer import page
+from peer.deviations import NO_SERVERS
 from peer.recorded import Json
 from peer.server import Result, Rows, try_server
 from peer.setup import flavour
@@ -41,8 +42,8 @@ def main() -> int:
     names = options.servers or sorted(needs)
     owed = [name for name in names if options.again or not (results / f"{name}.json").exists()]
     if not options.servers:
-        for name in [name for name in owed if NOT_ALONE & {*needs[name]}]:
-            _keep(Result(name, needs[name], note="not tried"), results)
+        for name in [name for name in owed if name in NO_SERVERS or NOT_ALONE & {*needs[name]}]:
+            _keep(Result(name, needs[name], note=NO_SERVERS.get(name, "not tried")), results)
             owed.remove(name)
     print(f"{len(names)} servers, {len(owed)} to do", flush=True)
     _run(root, owed, needs, results, options.jobs)

@@ -20,3 +20,9 @@ REASONS: Mapping[str, str] = {
     "structured_outputs": _OTHER_TASKS,
     "workplace_assistant": _OTHER_TASKS,
 }
+
+NO_SERVERS: Mapping[str, str] = {
+    "gymnasium": "the base class of others, no server of its own",
+    "sec_local_index": "a library of others, no server of its own",
+}
+"""Folders among the servers that are not tried."""

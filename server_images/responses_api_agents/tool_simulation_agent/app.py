@@ -5,12 +5,16 @@ from __future__ import annotations
 import uuid
 from typing import Any, ClassVar
 
+from pydantic import Field
+
 from gymctl.contract.responses import presentable
 from gymctl.servers import AgentConfig, AgentServer, ServerRef, Turn, ask, checked
 
 
 class ToolSimulationAgentConfig(AgentConfig):
     model_server: ServerRef
+    max_steps: int | None = Field(default=None, ge=1)
+    """Changes nothing: the model is asked once. Configs of NeMo Gym say 1."""
 
 
 class ToolSimulationAgent(AgentServer):

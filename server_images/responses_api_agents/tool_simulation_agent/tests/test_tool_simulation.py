@@ -32,6 +32,12 @@ async def test_the_only_answer_is_scored(agent, client, items):
     assert len(model.requests) == 1
 
 
+async def test_the_limit_that_nemo_gym_configs_name_is_taken(agent, client, items):
+    url, model = await agent(lambda body, call: [items.message("Snow, -4.")], max_steps=1)
+    assert (await client.post(f"{url}/run", ROW)).json()["reward"] == 1.0
+    assert len(model.requests) == 1
+
+
 async def test_a_fixed_reward_takes_the_place_of_the_verifiers(agent, client, items):
     url, _ = await agent(lambda body, call: [items.message("Sun.")], skip_verification=True)
     result = (await client.post(f"{url}/run", ROW)).json()
