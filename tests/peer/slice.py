@@ -13,7 +13,6 @@ from fakes.program import gymctl, read_lines
 from peer import setup
 
 PACKAGE = "nemo-gym==0.7.0"
-PROJECT = "nemo-gym-slice"
 SECRET = "k-7c1f0e93ab-slice"
 LARGE = 200_000
 """Characters; an environment variable ends at 131,072 bytes."""
@@ -114,6 +113,7 @@ class Slice:
     """The project, up."""
 
     folder: Path
+    project: str
     root: Path
     """The package's files."""
     words: list[str]

@@ -1,14 +1,19 @@
-"""Five servers of NeMo Gym's catalogue, unmodified in containers (all of them: `make test-peer`)."""
+"""Five servers of NeMo Gym's catalogue, unmodified in containers (all of them: `make test-peer`).
+
+And one that is written for the test on NeMo Gym's SDK: what it gets in its container, and what it must not
+show. One file: its project has 32 containers, which are up as long as its tests run.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+import requests
 from peer.recorded import Recorded, lines, rollouts, same_prompt, scripted, tasks, turns
 from peer.replay import judge_all
 from peer.setup import KIND
-from peer.slice import SERVERS, Server, Slice
+from peer.slice import LARGE, SECRET, SERVERS, Server, Slice, docker
 
 from gymctl.paths import bundled
 
@@ -77,3 +82,34 @@ def test_each_runs_in_its_own_container_and_shows_its_profile(up: Slice) -> None
     containers = [one["container"] for one in up.listed]
     assert len({*containers}) == len(containers)
     assert {one["kind"] for one in up.listed} >= {KIND, "environment_servers"}
+
+
+def told(up: Slice, server: str) -> dict[str, Any]:
+    answer = requests.post(f"{up.urls[server]}/write", timeout=60)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_a_configuration_larger_than_an_environment_variable_arrives(up: Slice) -> None:
+    assert told(up, "diary")["length"] == LARGE
+
+
+def test_a_server_may_write_beside_its_code(up: Slice) -> None:
+    answer = told(up, "diary")
+    assert (answer["wrote"], answer["uid"] == 0) == ("dear diary", False)
+
+
+def test_a_server_runs_as_root_where_its_block_says_so(up: Slice) -> None:
+    assert told(up, "root_diary")["uid"] == 0
+
+
+def test_a_key_reaches_the_server_and_is_seen_nowhere_else(up: Slice) -> None:
+    assert told(up, "diary")["key"] == SECRET
+    containers = docker("ps", "-aq", "--filter", f"label=dev.gymctl.project={up.project}").split()
+    images = {one["image"] for one in up.listed}
+    texts = [docker("inspect", *containers), docker("image", "inspect", *images)]
+    texts += [docker("history", "--no-trunc", image) for image in images]
+    texts += [docker("logs", container) for container in containers]
+    texts += [requests.get(f"{up.urls['head']}/global_config_dict_yaml", timeout=60).text]
+    assert len(containers) == len(up.listed)
+    assert [text for text in texts if SECRET in text] == []
