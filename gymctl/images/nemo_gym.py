@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -27,11 +27,14 @@ VERSION = "0.7.0"
 """What a server folder that lies in no installation and no checkout stands on, unless it names a version."""
 ALONG = "defusedxml>=0.7.1"
 """Of the package's `dev` extra, which every server names: what some of them import when they run."""
+LIBRARIES: Mapping[str, tuple[str, ...]] = {"rdkit": ("libxext6", "libxrender1")}
+"""Wheel -> Debian packages with libraries that it takes to be on every machine."""
 REPOSITORY = "gymctl/nemo-gym"
 ROOT = "/srv/gym"
 """Where the package, and with it every server folder, lies in an image."""
 
 _LINE = re.compile(r"nemo[-_.]gym\s*(?:\[([^\]]*)\])?\s*(?:==\s*([\w.+!-]+))?", re.IGNORECASE)
+_ASKED = re.compile(r"""^[\s"']*([A-Za-z][\w.-]*)""", re.MULTILINE)
 _FROM_GIT = re.compile(r"""git\+|\bgit\s*=\s*["']""")
 _RUNS_GIT = re.compile(r"""["']git["'],\s*["']|["']git clone """)
 _DIST_INFO = re.compile(r"nemo_gym-([\w.+!]+)\.dist-info")
@@ -129,9 +132,17 @@ def server_dockerfile(context: Context, *, package: Package, place: str) -> Dock
         "requirements": requirements,
         "overrides": "overrides.txt" if "overrides.txt" in context.files else "",
         "package": package.requirement.replace("nemo-gym", f"nemo-gym{_extras(text)}", 1),
-        "needs_git": _FROM_GIT.search(text) is not None or _runs_git(context),
+        "programs": " ".join(_system_packages(context, text)),
     }
     return Dockerfile(template, variables)
+
+
+def _system_packages(context: Context, requirements: str) -> list[str]:
+    """Debian packages that the folder's code or its Python packages are at a loss without."""
+    has_git = _FROM_GIT.search(requirements) is not None or _runs_git(context)
+    asked = {name.lower() for name in _ASKED.findall(requirements)}
+    libraries = [library for name in sorted(asked & {*LIBRARIES}) for library in LIBRARIES[name]]
+    return [*(["git"] if has_git else []), *dict.fromkeys(libraries)]
 
 
 def _extras(requirements: str) -> str:

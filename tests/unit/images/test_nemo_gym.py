@@ -135,6 +135,12 @@ def test_a_project_file_that_names_a_repository_has_git(tmp_path: Path) -> None:
     assert "install -y --no-install-recommends git" in image(path).dockerfile.text()
 
 
+def test_libraries_that_a_wheel_takes_for_granted_are_there(tmp_path: Path) -> None:
+    text = image(folder(tmp_path, requirements_txt=LINE + "rdkit==2025.9.6\nnot-rdkit\n")).dockerfile.text()
+
+    assert "install -y --no-install-recommends libxext6 libxrender1 >/dev/null" in text
+
+
 def test_what_servers_import_of_the_developers_extra_is_in_the_base(tmp_path: Path) -> None:
     locked = image_of_base(folder(tmp_path / "a"))
     other = image_of_base(folder(tmp_path / "b", requirements_txt="nemo-gym==0.5.1\n"))
