@@ -12,6 +12,7 @@ RECORDED_WITH: Mapping[str, tuple[str, ...]] = {
 _OTHER_TASKS = "the rollouts are of tasks whose ground truth the package does not hold"
 
 REASONS: Mapping[str, str] = {
+    "math_with_code": "row 4 was recorded by an older verifier, which cut `\\boxed{\\sqrt{2}}` short",
     "math_with_judge": "row 1 (a large power) meets the library's time limit; a judge would be asked then",
     "mcqa": "row 2 was recorded by an older verifier, which did not accept `\\boxed{C: text}`",
     "blackjack": "cards are dealt anew, without a seed",
