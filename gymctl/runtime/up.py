@@ -118,7 +118,7 @@ async def bring_up(
                 hint=f"gymctl down {config.project}, then again",
             )
         reporter.step("runtime", launcher.description)
-        if previous is None:
+        if has_new_servers(config, previous):
             needs.check(config, await launcher.world(), reporter)
         held = _ports_of(previous)
         if is_head_movable:
@@ -161,6 +161,11 @@ async def choose(
     from gymctl.runtime.compose import ComposeLauncher
 
     return ComposeLauncher(await asyncio.to_thread(engine.Engine.connect))
+
+
+def has_new_servers(config: Config, previous: RunningProject | None) -> bool:
+    """Whether a server would start that is not up yet: what it needs is looked at before images are built."""
+    return previous is None or not config.servers.keys() <= previous.state.services.keys()
 
 
 def _previous(known: ProjectState | None, paths: ProjectPaths, chosen: RuntimeName) -> RunningProject | None:
