@@ -12,27 +12,22 @@ All three use the engine that the `docker` command would: DOCKER_HOST, DOCKER_CO
 
 from __future__ import annotations
 
-import asyncio
-import codecs
 import hashlib
 import http.client
 import json
 import os
-import re
-import shlex
 import shutil
-import signal
 import socket
 import subprocess
-from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gymctl.errors import EngineError, PrerequisiteError
+from gymctl.errors import PrerequisiteError
 from gymctl.paths import PACKAGE
+from gymctl.programs import KEPT_LINES, Finished, mask, run_command
 
 if TYPE_CHECKING:
     import docker
@@ -43,11 +38,7 @@ OLDEST_API = (1, 41)
 START_INTERVAL_API = (1, 44)
 """Engine 25: from here on a health check may have a `start_interval`; older engines refuse the file."""
 DEFAULT_HOST = "unix:///var/run/docker.sock"
-GRACE_SECONDS = 10.0
-KEPT_LINES = 400
 _PLUGIN_PARENTS = ("/usr/local/lib", "/usr/local/libexec", "/usr/lib", "/usr/libexec")
-_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-_URL_LOGIN = re.compile(r"(\w://)[^/?#\s]+@")
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,24 +148,6 @@ class EngineFacts:
         return self.api >= START_INTERVAL_API
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """A CLI step that ended: its exit code, its standard output whole, the last lines of both streams."""
-
-    command: str
-    """Masked, as it may be shown."""
-    exit_code: int
-    stdout: str
-    last_lines: tuple[str, ...]
-
-    def check(self, what: str, *, hint: str | None = None) -> Finished:
-        """Return self, or raise EngineError with the command, its exit code and the last lines."""
-        if self.exit_code == 0:
-            return self
-        details = (f"$ {self.command}", f"exit code {self.exit_code}", *self.last_lines[-15:])
-        raise EngineError(what, details=details, hint=hint)
-
-
 class Engine:
     """An engine that answers and is new enough, with Compose v2 and buildx beside it. Made by `connect`."""
 
@@ -252,11 +225,7 @@ class Engine:
         secrets: Collection[str] = (),
         keep_lines: int = KEPT_LINES,
     ) -> Finished:
-        """Run `docker ARGS` to its end and stream its lines (both streams) to `on_line`.
-
-        When cancelled, the command and all its children are ended before CancelledError is raised. `secrets`
-        are cut out of the lines and of the command that messages show.
-        """
+        """Run `docker ARGS` to its end, as `run_command` does."""
         return await run_command(
             ("docker", *args),
             on_line=on_line,
@@ -264,6 +233,7 @@ class Engine:
             cwd=cwd,
             secrets=secrets,
             keep_lines=keep_lines,
+            hint=_install_hint(),
         )
 
 
@@ -303,108 +273,3 @@ def has_plugin(name: str) -> bool:
         return True
     # A packaging we do not know: let the command itself tell.
     return subprocess.run(["docker", name, "version"], capture_output=True, check=False).returncode == 0
-
-
-def mask(text: str, secrets: Collection[str] = ()) -> str:
-    """Cut out secret values and the login part of URLs."""
-    for secret in sorted((secret for secret in secrets if secret), key=len, reverse=True):
-        text = text.replace(secret, "****")
-    return _URL_LOGIN.sub(r"\1****@", text)
-
-
-async def run_command(
-    command: Sequence[str],
-    *,
-    on_line: Callable[[str], None] | None = None,
-    environ: Mapping[str, str] | None = None,
-    cwd: Path | None = None,
-    secrets: Collection[str] = (),
-    keep_lines: int = KEPT_LINES,
-) -> Finished:
-    """`Engine.run` for any command."""
-    # Shielded: a cancellation during the start must still find the process it has to end.
-    starting = asyncio.ensure_future(
-        asyncio.create_subprocess_exec(
-            *command,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env={**os.environ, **(environ or {}), "DOCKER_CLI_HINTS": "false"},
-            cwd=cwd,
-            start_new_session=True,  # Ctrl+C in the terminal reaches us only; we end the child ourselves
-        )
-    )
-    try:
-        process = await asyncio.shield(starting)
-    except asyncio.CancelledError:
-        await _end(await starting)
-        raise
-    except FileNotFoundError:
-        hint = _install_hint() if command[0] == "docker" else None
-        raise PrerequisiteError(f"`{command[0]}` is not installed", hint=hint) from None
-    out: list[str] = []
-    last: deque[str] = deque(maxlen=keep_lines)
-
-    def take(line: str) -> None:
-        last.append(line)
-        if on_line is not None:
-            on_line(line)
-
-    try:
-        async with asyncio.TaskGroup() as readers:
-            readers.create_task(_lines(process.stdout, secrets, take, out.append))
-            readers.create_task(_lines(process.stderr, secrets, take))
-        exit_code = await process.wait()
-    except BaseException:
-        await _end(process)
-        raise
-    return Finished(mask(shlex.join(command), secrets), exit_code, "\n".join(out), tuple(last))
-
-
-async def _lines(
-    stream: asyncio.StreamReader | None, secrets: Collection[str], *takers: Callable[[str], None]
-) -> None:
-    # Not readline(): it raises on a line longer than its buffer, and build logs have such lines.
-    assert stream is not None
-
-    def take(line: str) -> None:
-        clean = mask(_ESCAPES.sub("", line).rstrip("\r").rsplit("\r", 1)[-1], secrets)
-        for taker in takers:
-            taker(clean)
-
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    rest = ""
-    while chunk := await stream.read(65536):
-        *lines, rest = (rest + decoder.decode(chunk)).split("\n")
-        for line in lines:
-            take(line)
-    if rest:
-        take(rest)
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    """End a process and its session: SIGTERM, then SIGKILL. A second cancellation ends the wait between."""
-    ended = asyncio.ensure_future(process.wait())
-    _signal(process, signal.SIGTERM)
-    cancelled: asyncio.CancelledError | None = None
-    try:
-        await asyncio.wait_for(asyncio.shield(ended), GRACE_SECONDS)
-    except TimeoutError:
-        pass
-    except asyncio.CancelledError as error:
-        cancelled = error
-    _signal(process, signal.SIGKILL)  # also what a child of it may have left behind in the session
-    while not ended.done():
-        try:
-            await asyncio.shield(ended)
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        raise cancelled
-
-
-def _signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
-    try:
-        os.killpg(process.pid, number)
-    except (ProcessLookupError, PermissionError):
-        return

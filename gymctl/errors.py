@@ -15,7 +15,8 @@
     ├── ServerError                 5   a server answered with an error we cannot go on from
     ├── RunError                    6   rollouts left undone, coverage under the floor
     ├── GateError                   7   a gate said no: all was done, and the numbers are not good enough
-    └── BudgetError                 8   a cap on time, tokens or cost was reached; the run can go on
+    ├── BudgetError                 8   a cap on time, tokens or cost was reached; the run can go on
+    └── IntegrityError              9   a digest, lock, passport or bundle is not what it says
     Interrupted                   130   SIGINT; 143 for SIGTERM
 
 Anything else is a bug: exit code 70, traceback in a file. Printed once, in `cli/main.py`:
@@ -222,6 +223,12 @@ class BudgetError(GymctlError):
     """A cap on time, tokens or cost was reached. What is finished is kept, and the run can be resumed."""
 
     exit_code = 8
+
+
+class IntegrityError(GymctlError):
+    """Something is not what its digest, lock, passport or bundle says, or is not there under that digest."""
+
+    exit_code = 9
 
 
 class Interrupted(GymctlError):

@@ -44,7 +44,7 @@ gymctl eval arithmetic --model-type llama_cpp_model --limit 20 -k 2
 
 Exit codes: 0 done, 1 configuration, 2 usage, 3 something is missing (engine, port, disk), 4 build or start
 failed, 5 a server died, 6 the run is incomplete or its coverage too low, 7 a gate said no, 8 a cap was
-reached, 70 a bug, 130/143 interrupted.
+reached, 9 something is not what its digest says, 70 a bug, 130/143 interrupted.
 """
 
 

@@ -8,11 +8,12 @@ import re
 from collections.abc import Mapping
 
 from gymctl.config.model import Config
-from gymctl.engine import Engine, run_command
+from gymctl.engine import Engine
 from gymctl.errors import EngineError, PrerequisiteError
 from gymctl.images.plan import BaseImage
 from gymctl.images.progress import Reporter
 from gymctl.paths import bundled
+from gymctl.programs import run_command
 
 VARIABLE = "GYMCTL_BASE_IMAGE"
 PUBLIC = "python:3.13-slim"

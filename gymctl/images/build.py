@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gymctl.config.model import Config
-from gymctl.engine import Engine, Finished
+from gymctl.engine import Engine
 from gymctl.errors import EngineError, GymctlError
 from gymctl.images import base as base_image
 from gymctl.images.context import Context
@@ -19,6 +19,7 @@ from gymctl.images.plan import LABEL_INPUTS, ImagePlan
 from gymctl.images.progress import Reporter
 from gymctl.images.project import Pythons, by_server, needs_nemo_gym, plan_project
 from gymctl.images.secrets import BuildSecrets
+from gymctl.programs import Finished
 
 PARALLEL_BUILDS = 4
 """BuildKit shares its work among builds; beyond this only the output gets harder to follow."""

@@ -19,9 +19,10 @@ import docker.errors
 from gymctl.compose.names import HEAD
 from gymctl.compose.ray import KIND
 from gymctl.compose.render import PROFILE_LABEL, PROJECT_LABEL, SERVER_LABEL
-from gymctl.engine import Engine, Finished
+from gymctl.engine import Engine
 from gymctl.errors import EngineError, GymctlError, PrerequisiteError
 from gymctl.paths import ProjectPaths
+from gymctl.programs import Finished
 from gymctl.runtime import container_logs, events, logs, private, probe, state
 from gymctl.runtime.ready import PortTakenError
 from gymctl.runtime.running import LAST_LINES, RunningProject

@@ -25,12 +25,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gymctl.config.model import Config
-from gymctl.engine import Finished, run_command
 from gymctl.errors import EngineError
 from gymctl.images import failure
 from gymctl.images.context import sdk_context, server_context
 from gymctl.images.secrets import BuildSecrets
 from gymctl.paths import bundled, cache_dir
+from gymctl.programs import Finished, run_command
 from gymctl.runtime import tasks
 from gymctl.runtime.stack import Reporter
 

@@ -22,11 +22,12 @@ from typing import Any
 
 from gymctl.config.model import Config, Dataset
 from gymctl.contract.servers import KINDS
-from gymctl.engine import Engine, Finished, run_command
+from gymctl.engine import Engine
 from gymctl.errors import ConfigError, EngineError, PrerequisiteError
 from gymctl.images.nemo_gym import Package, package_at
 from gymctl.images.secrets import BuildSecrets
 from gymctl.paths import cache_dir
+from gymctl.programs import Finished, run_command
 from gymctl.runtime import prepare_container, prepare_worker, scratch, script_code, tasks
 from gymctl.runtime.prepare_container import Need
 from gymctl.runtime.script_code import Code

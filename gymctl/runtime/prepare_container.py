@@ -20,7 +20,7 @@ from typing import Any
 from gymctl.compose import render
 from gymctl.config.model import Config
 from gymctl.config.tree.masking import is_secret
-from gymctl.engine import Engine, Finished
+from gymctl.engine import Engine
 from gymctl.images import base
 from gymctl.images.build import make
 from gymctl.images.context import Context, checkout_files
@@ -28,6 +28,7 @@ from gymctl.images.nemo_gym import VERSION, Package, package_at, plan_family
 from gymctl.images.plan import ImagePlan
 from gymctl.images.prepare_script import plan_prepare
 from gymctl.images.secrets import BuildSecrets
+from gymctl.programs import Finished
 from gymctl.runtime import nemo_gym_part, prepare_worker, private, scratch, tasks
 from gymctl.runtime.script_code import Code
 from gymctl.runtime.stack import Reporter

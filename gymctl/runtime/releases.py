@@ -15,10 +15,10 @@ import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from gymctl.engine import Finished, run_command
 from gymctl.errors import GymctlError, PrerequisiteError, UsageError
 from gymctl.images.secrets import BuildSecrets
 from gymctl.paths import cache_dir
+from gymctl.programs import Finished, run_command
 
 PYTHON = "3.13.18"
 """A package may ask for a newer Python than ours; its files are only looked at."""

@@ -31,9 +31,10 @@ import orjson
 from gymctl.config.checks import evaluation
 from gymctl.config.load import Selection, load
 from gymctl.config.model import Config
-from gymctl.engine import Engine, Finished
+from gymctl.engine import Engine
 from gymctl.errors import PrerequisiteError, UsageError
 from gymctl.paths import ProjectPaths
+from gymctl.programs import Finished
 from gymctl.rollouts.captures import Captures
 from gymctl.rollouts.collect import CollectOptions
 from gymctl.rollouts.dataset import Source

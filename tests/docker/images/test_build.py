@@ -16,10 +16,11 @@ from typing import Any
 import pytest
 
 from gymctl.config.model import Config
-from gymctl.engine import Engine, Finished
+from gymctl.engine import Engine
 from gymctl.errors import EngineError
 from gymctl.images.build import ensure, existing
 from gymctl.images.secrets import BuildSecrets
+from gymctl.programs import Finished
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from gymctl import engine
-from gymctl.engine import run_command
 from gymctl.errors import PrerequisiteError
+from gymctl.programs import run_command
 
 
 def is_alive(pid: int) -> bool:

@@ -9,11 +9,12 @@ from typing import Any, cast
 import pytest
 
 from gymctl.config.model import Config, GlobalSettings
-from gymctl.engine import Engine, Finished
+from gymctl.engine import Engine
 from gymctl.errors import EngineError, PrerequisiteError
 from gymctl.images import base
 from gymctl.images.base import HOME_MADE, PUBLIC, VARIABLE, choose
 from gymctl.images.plan import BaseImage
+from gymctl.programs import Finished
 
 CONFIG = Config("p", {}, "127.0.0.1", 11000, {}, GlobalSettings(), (), (), (), {})
 

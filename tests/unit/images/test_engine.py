@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from gymctl.engine import DEFAULT_HOST, Endpoint, EngineFacts, Finished, answers, has_plugin, mask
+from gymctl.engine import DEFAULT_HOST, Endpoint, EngineFacts, answers, has_plugin
 from gymctl.errors import EngineError, PrerequisiteError
+from gymctl.programs import Finished, mask
 
 
 @pytest.fixture

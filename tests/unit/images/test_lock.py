@@ -1,47 +1,84 @@
-"""The lock holds what pyproject.toml asks for, with hashes, and says nothing about where it was made."""
+"""The lock file: the same images give the same bytes, a broken file is refused by what is wrong in it."""
 
 from __future__ import annotations
 
-import re
-import tomllib
+import itertools
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from gymctl.paths import bundled
+from gymctl.errors import IntegrityError
+from gymctl.images.lock import Lock, LockedImage, read, write
 
-NAME = re.compile(r"^([A-Za-z0-9._-]+)")
-
-
-def normal(requirement: str) -> str:
-    found = NAME.match(requirement)
-    assert found
-    return re.sub(r"[-_.]+", "-", found.group(1)).lower()
+NAMES = st.sampled_from(["Dockerfile.base", "resources_servers/weather", "responses_api_agents/simple_agent"])
 
 
-def locked(file: Path) -> dict[str, str]:
-    """Name -> everything up to the next requirement."""
-    blocks = re.split(r"(?m)^(?=[A-Za-z0-9])", file.read_text("utf-8"))
-    return {normal(block): block for block in blocks if NAME.match(block)}
+@st.composite
+def images(draw: st.DrawFn) -> LockedImage:
+    name = draw(NAMES)
+    return LockedImage(
+        name=name,
+        repository=f"gymctl/{name.lower().replace('/', '-').replace('_', '-')}",
+        tag=draw(st.text("0123456789abcdef", min_size=20, max_size=20)),
+        id=f"sha256:{draw(st.integers(0, 2**256 - 1)):064x}",
+        digest=draw(st.none() | st.integers(0, 2**256 - 1).map(lambda number: f"sha256:{number:064x}")),
+        platform=draw(st.sampled_from(["linux/amd64", "linux/arm64"])),
+        inputs="0" * 64,
+        base="python:3.13-slim",
+    )
 
 
-def test_every_package_of_the_servers_extra_is_locked() -> None:
-    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text("utf-8"))
-    wanted = {normal(line) for line in project["project"]["optional-dependencies"]["servers"]}
-    assert wanted
-    assert wanted <= locked(bundled() / "server_images" / "base.lock").keys()
+@given(st.lists(images(), max_size=4, unique_by=lambda one: (one.name, one.platform)))
+def test_the_order_of_building_changes_no_byte(found: list[LockedImage]) -> None:
+    texts = {Lock().with_images(order).text() for order in itertools.permutations(found)}
+    assert len(texts) == 1
 
 
-@pytest.mark.parametrize("name", ["base.lock", "uv.lock"])
-def test_every_locked_package_has_an_exact_version_and_hashes(name: str) -> None:
-    packages = locked(bundled() / "server_images" / name)
-    assert packages
-    for package, block in packages.items():
-        assert re.match(r"[A-Za-z0-9._-]+==[0-9][^ ]*", block), package
-        assert "--hash=sha256:" in block, package
+@given(st.lists(images(), min_size=1))
+def test_a_later_image_takes_the_place_of_the_same_name_and_platform(found: list[LockedImage]) -> None:
+    lock = Lock().with_images(found)
+    last = found[-1]
+    assert lock.find(last.name, last.platform) == last
+    keys = [(one.name, one.platform) for one in lock.images]
+    assert keys == sorted(set(keys))
 
 
-@pytest.mark.parametrize("name", ["base.lock", "uv.lock"])
-def test_the_lock_names_no_index_and_no_path(name: str) -> None:
-    text = (bundled() / "server_images" / name).read_text("utf-8")
-    assert not re.search(r"https?://|--index|--find-links|/(root|home|tmp|work)\b", text)
+@given(st.lists(images(), max_size=3))
+def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, found: list[LockedImage]) -> None:
+    path = tmp_path_factory.mktemp("lock") / "images.lock.json"
+    lock = Lock(gymctl="1.2.3").with_images(found)
+    write(path, lock)
+    assert read(path) == lock
+    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(IntegrityError, match="there is no lock file") as caught:
+        read(tmp_path / "images.lock.json")
+    assert caught.value.where == str(tmp_path / "images.lock.json")
+    assert caught.value.exit_code == 9
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("{", "the file: Invalid JSON"),
+        ('{"images": [{"name": "a"}]}', r"images\.0\.repository: Field required"),
+        ('{"schema_version": 99, "gymctl": "9.9"}', r"newer gymctl \(9\.9\)"),
+    ],
+)
+def test_a_broken_file_says_where(tmp_path: Path, text: str, what: str) -> None:
+    path = tmp_path / "images.lock.json"
+    path.write_text(text)
+    with pytest.raises(IntegrityError, match=what):
+        read(path)
+
+
+def test_only_what_was_pushed_can_be_pulled() -> None:
+    image = LockedImage(
+        name="a/b", repository="h:1/p/b", tag="t", id="sha256:1", platform="linux/amd64", inputs="0", base="x"
+    )
+    assert image.pinned is None
+    assert image.model_copy(update={"digest": "sha256:2"}).pinned == "h:1/p/b@sha256:2"

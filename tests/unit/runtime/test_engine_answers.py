@@ -3,9 +3,10 @@ from __future__ import annotations
 import pytest
 
 from gymctl.contract.servers import Address, ServerEntry, ServerTable
-from gymctl.engine import Endpoint, Engine, EngineFacts, Finished
+from gymctl.engine import Endpoint, Engine, EngineFacts
 from gymctl.errors import EngineError, PrerequisiteError
 from gymctl.paths import ProjectPaths
+from gymctl.programs import Finished
 from gymctl.runtime.containers import ComposeStack
 from gymctl.runtime.ready import PortTakenError
 from gymctl.runtime.state import ProjectState

@@ -1,0 +1,100 @@
+"""`images.lock.json`: which images a project ran or will run, by digest. Beside a run, in a repository, in an
+artefact.
+
+An image is named three ways. `tag` says what it was made from (plan.py). `id` is the digest of the image's
+configuration, which holds those of its layers: it is the same before and after a push, in a bundle and on
+another machine, and it is what Docker's classic image store calls the image. `digest` is the manifest's, by
+which a registry knows it; None until the image was pushed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from gymctl.errors import IntegrityError
+
+FILE = "images.lock.json"
+SCHEMA = 1
+
+
+class LockedImage(BaseModel):
+    """One image. `name` and `platform` are its key."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
+
+    name: str
+    """What it is the image of: `Dockerfile.base`, `resources_servers/weather`, `nemo-gym==0.7.0`."""
+    repository: str
+    """Without tag: `gymctl/resources-weather`, and `HOST/PATH/resources-weather` once it was pushed."""
+    tag: str
+    id: str
+    """`sha256:…` of the image's configuration."""
+    digest: str | None = None
+    """`sha256:…` of its manifest in `repository`."""
+    platform: str
+    """`linux/amd64`."""
+    inputs: str
+    """sha256 of everything that went in (plan.py), in hex."""
+    context: str = ""
+    """sha256 over the files of the folder alone, in hex: it can be compared where the base cannot be planned."""
+    base: str
+    """The `name` of the image that it stands on; of a base the reference of the Python image."""
+    size: int = 0
+    """Bytes, unpacked, with everything below."""
+
+    @property
+    def pinned(self) -> str | None:
+        """`repository@sha256:…`, what can be pulled; None when it was never pushed."""
+        return None if self.digest is None else f"{self.repository}@{self.digest}"
+
+
+class Lock(BaseModel):
+    """The whole file. The same images give the same bytes: no time is written."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
+
+    schema_version: int = SCHEMA
+    gymctl: str = ""
+    """The version that built the images."""
+    images: tuple[LockedImage, ...] = ()
+
+    def find(self, name: str, platform: str) -> LockedImage | None:
+        return next((one for one in self.images if (one.name, one.platform) == (name, platform)), None)
+
+    def with_images(self, images: Iterable[LockedImage]) -> Lock:
+        """With these in the place of those of the same name and platform."""
+        found = {(one.name, one.platform): one for one in (*self.images, *images)}
+        return self.model_copy(update={"images": tuple(found[key] for key in sorted(found))})
+
+    def text(self) -> str:
+        return json.dumps(self.model_dump(), indent=2) + "\n"
+
+
+def read(path: Path) -> Lock:
+    """Raises IntegrityError: not there, broken, or written by a newer gymctl."""
+    try:
+        found = Lock.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        hint = "`gymctl build` writes one; --lock FILE names another"
+        raise IntegrityError("there is no lock file", where=str(path), hint=hint) from None
+    except OSError as error:
+        raise IntegrityError(f"the lock file cannot be read: {error.strerror}", where=str(path)) from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(map(str, first["loc"])) or "the file"
+        raise IntegrityError(f"the lock file is broken: {key}: {first['msg']}", where=str(path)) from None
+    if found.schema_version > SCHEMA:
+        hint = "use that version"
+        raise IntegrityError(f"the lock is of a newer gymctl ({found.gymctl})", where=str(path), hint=hint)
+    return found
+
+
+def write(path: Path, lock: Lock) -> None:
+    """Old or new, never half."""
+    temporary = path.with_name(f".{path.name}.new")
+    temporary.write_text(lock.text(), "utf-8")
+    temporary.replace(path)
