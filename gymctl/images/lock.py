@@ -40,7 +40,7 @@ class LockedImage(BaseModel):
     inputs: str
     """sha256 of everything that went in (plan.py), in hex."""
     context: str = ""
-    """sha256 over the files of the folder alone, in hex: it can be compared where the base cannot be planned."""
+    """sha256 over the files of the folder alone, in hex: comparable where the base cannot be planned."""
     base: str
     """The `name` of the image that it stands on; of a base the reference of the Python image."""
     size: int = 0
