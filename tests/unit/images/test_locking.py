@@ -1,0 +1,79 @@
+"""What is written into the lock of images that the engine holds."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import docker.errors
+import pytest
+
+from gymctl.errors import EngineError
+from gymctl.images.context import Context
+from gymctl.images.locking import lock_of, platform_of
+from gymctl.images.plan import Dockerfile, ImagePlan
+
+BASE = ImagePlan(
+    repository="gymctl/base",
+    inputs="a" * 64,
+    dockerfile=Dockerfile("FROM x"),
+    context=Context({}),
+    context_digest="b" * 64,
+    parent="python:3.13-slim",
+    kind="base",
+    source="Dockerfile.base",
+)
+SERVER = ImagePlan(
+    repository="gymctl/resources-weather",
+    inputs="c" * 64,
+    dockerfile=Dockerfile("FROM x"),
+    context=Context({}),
+    context_digest="d" * 64,
+    parent=BASE.tag,
+    kind="server",
+    source="resources_servers/weather",
+    servers=("w",),
+)
+
+
+def engine_with(images: dict[str, dict[str, Any]]) -> Any:
+    def inspect_image(tag: str) -> dict[str, Any]:
+        if tag not in images:
+            raise docker.errors.ImageNotFound(tag)
+        return images[tag]
+
+    return SimpleNamespace(api=SimpleNamespace(api=SimpleNamespace(inspect_image=inspect_image)))
+
+
+def image(digit: str, **more: str) -> dict[str, Any]:
+    return {"Id": f"sha256:{digit * 64}", "Os": "linux", "Architecture": "amd64", "Size": 7, **more}
+
+
+def test_an_image_is_locked_by_what_the_engine_and_its_plan_say() -> None:
+    lock = lock_of([BASE, SERVER], engine_with({BASE.tag: image("1"), SERVER.tag: image("2")}))
+    base, server = lock.images
+    assert (base.name, base.base, base.id) == ("Dockerfile.base", "python:3.13-slim", f"sha256:{'1' * 64}")
+    assert server.model_dump() == {
+        "name": "resources_servers/weather",
+        "repository": "gymctl/resources-weather",
+        "tag": "c" * 20,
+        "id": f"sha256:{'2' * 64}",
+        "digest": None,
+        "platform": "linux/amd64",
+        "inputs": "c" * 64,
+        "context": "d" * 64,
+        "base": "Dockerfile.base",
+        "size": 7,
+    }
+    assert lock.gymctl
+    assert f"{server.repository}:{server.tag}" == SERVER.tag
+
+
+def test_an_image_that_is_gone_is_named() -> None:
+    with pytest.raises(EngineError, match="of resources_servers/weather is not there"):
+        lock_of([BASE, SERVER], engine_with({BASE.tag: image("1")}))
+
+
+def test_platforms_are_written_as_docker_takes_them() -> None:
+    assert platform_of(image("1", Architecture="arm64", Variant="v8")) == "linux/arm64"
+    assert platform_of(image("1", Architecture="arm", Variant="v7")) == "linux/arm/v7"
