@@ -1,1 +1,1 @@
-"""Benchmarks that travel: packed as one artefact, pushed to a registry, pulled by digest, bundled in a file."""
+"""Benchmarks that travel: packed as one artefact, pushed to a registry, pulled by digest, in one file."""

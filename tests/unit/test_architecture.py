@@ -72,6 +72,8 @@ SERVERS_LADDER = (
 CONTAINER_HALF = {"contract", "metrics", "servers", "connections", "deferred", "errors", "paths", "transport"}
 # A distribution whose import name differs from its own name.
 IMPORT_NAMES = {
+    "cyclonedx-python-lib": "cyclonedx",
+    "packageurl-python": "packageurl",
     "pytest-asyncio": "pytest_asyncio",
     "hydra-core": "hydra",
     "pyyaml": "yaml",
