@@ -38,7 +38,7 @@ from typing import Any
 import yaml
 
 from gymctl.config.load import load
-from gymctl.config.model import Config
+from gymctl.config.model import BuildSettings, Config
 from gymctl.config.sources import Selection
 from gymctl.engine import Engine
 from gymctl.images import base as base_image
@@ -218,7 +218,7 @@ def build(plans: Sequence[ImagePlan], engine: Engine, round_: str) -> Iterator[C
         ("ten servers", [plan for plan in plans if plan.kind == "server"]),
     ):
         began = time.monotonic()
-        asyncio.run(make(some, engine, Quiet()))
+        asyncio.run(make(some, engine, Quiet(), BuildSettings()))
         wall = time.monotonic() - began
         below = 0.0 if what == "base" else times_in(plans[0].tag)
         yield spent(f"{what}, {round_}", wall, sum(times_in(plan.tag) - below for plan in some))
@@ -291,7 +291,7 @@ def nemo_gym(config: Config, secrets: Path) -> Iterator[str]:
     """A container of the family's image, empty but for the configuration and the way to the package index."""
     engine = Engine.connect()
     plans = asyncio.run(planned(config, engine))
-    asyncio.run(make(plans[:1], engine, Quiet()))
+    asyncio.run(make(plans[:1], engine, Quiet(), BuildSettings()))
     name = f"gymctl-perf-{os.getpid()}"
     run = (
         *("docker", "run", "--detach", "--name", name, "--init", "--user", "0", "--shm-size", "1g"),

@@ -141,6 +141,24 @@ class RaySettings(BaseModel):
     """`--ray`: a project that does not use it is a mistake."""
 
 
+class BuildSettings(BaseModel):
+    """The `build` block (docs/images.md): how builds reach packages and the base image. None: not said."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    ca_bundle: str | None = None
+    ca_bundle_place: str = "build.ca_bundle"
+    """Who says it, for a message."""
+    index_url: str | None = None
+    extra_index_urls: tuple[str, ...] = ()
+    http_proxy: str | None = None
+    https_proxy: str | None = None
+    no_proxy: str | None = None
+    base_image: str | None = None
+    registry_mirror: str | None = None
+    platform: str | None = None
+
+
 class GlobalSettings(BaseModel):
     """The top-level keys of CONTRACT 1.14 that the host acts on, with their defaults."""
 
@@ -162,6 +180,7 @@ class GlobalSettings(BaseModel):
     """The folder of recorded model calls; set when `is_observed`."""
     token_capture: TokenCapture | None = None
     ray: RaySettings = RaySettings()
+    build: BuildSettings = BuildSettings()
 
     @property
     def capture_folders(self) -> tuple[str, ...]:

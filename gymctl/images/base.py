@@ -10,18 +10,22 @@ from collections.abc import Mapping
 from gymctl.config.model import Config
 from gymctl.engine import Engine
 from gymctl.errors import EngineError, PrerequisiteError
-from gymctl.images.plan import BaseImage
+from gymctl.images.plan import BaseImage, registry_of
 from gymctl.images.progress import Reporter
 from gymctl.paths import bundled
 from gymctl.programs import run_command
 
 VARIABLE = "GYMCTL_BASE_IMAGE"
+MIRROR_VARIABLE = "GYMCTL_REGISTRY_MIRROR"
 PUBLIC = "python:3.13-slim"
 HOME_MADE = "gymctl-python:3.13"
 HOME_MADE_NEWER = "gymctl-python:3.13-sid"
 NEMO_GYM_PYTHON = (3, 13, 14)
 """The oldest Python that the nemo-gym package installs on; Debian 13's is older."""
 PULL_SECONDS = 600.0
+_REFUSED = re.compile(
+    r"unauthori[sz]ed|authentication required|no basic auth|\b40[13]\b|access.*denied", re.I
+)
 
 
 async def choose(
@@ -31,12 +35,13 @@ async def choose(
 
     A named one (GYMCTL_BASE_IMAGE, then `build.base_image` of the config) is the only candidate. Otherwise
     what the engine holds comes first: a machine that once made its own does not try to pull at every start.
+    The public one is pulled through `build.registry_mirror` where there is one.
     """
     found = await held(config, engine, environ)
     if found is not None:
         return found
-    named = environ.get(VARIABLE) or _configured(config)
-    pulled = await _pull(engine, named or PUBLIC, reporter)
+    named = _named(config, environ)
+    pulled = await _pull(engine, named or public(config, environ), reporter)
     if pulled is not None:
         return pulled
     if named:
@@ -64,8 +69,8 @@ async def choose_for_nemo_gym(
     found = await held_for_nemo_gym(config, engine, environ)
     if found is not None:
         return found
-    named = environ.get(VARIABLE) or _configured(config)
-    for reference in dict.fromkeys((named or PUBLIC, PUBLIC)):
+    shown = public(config, environ)
+    for reference in dict.fromkeys((_named(config, environ) or shown, shown)):
         pulled = await _pull(engine, reference, reporter)
         if pulled is not None and await _is_new_enough(engine, pulled):
             return pulled
@@ -79,8 +84,8 @@ async def held_for_nemo_gym(
     config: Config, engine: Engine, environ: Mapping[str, str] = os.environ
 ) -> BaseImage | None:
     """Like `held`, for NeMo Gym's own servers."""
-    named = environ.get(VARIABLE) or _configured(config)
-    for reference in dict.fromkeys((named or PUBLIC, PUBLIC, HOME_MADE_NEWER)):
+    named = _named(config, environ) or public(config, environ)
+    for reference in dict.fromkeys((named, public(config, environ), PUBLIC, HOME_MADE_NEWER)):
         found = await _local(engine, reference)
         if found is not None and (reference == HOME_MADE_NEWER or await _is_new_enough(engine, found)):
             return found
@@ -100,14 +105,18 @@ async def _is_new_enough(engine: Engine, image: BaseImage) -> bool:
 
 def candidates(config: Config, environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
     """The images that may be the base, the preferred one first."""
-    named = environ.get(VARIABLE) or _configured(config)
-    return (named,) if named else (PUBLIC, HOME_MADE)
+    named = _named(config, environ)
+    return (named,) if named else tuple(dict.fromkeys((public(config, environ), PUBLIC, HOME_MADE)))
 
 
-def _configured(config: Config) -> str | None:
-    build = config.document.get("build")
-    value = build.get("base_image") if isinstance(build, Mapping) else None
-    return str(value) if value else None
+def public(config: Config, environ: Mapping[str, str] = os.environ) -> str:
+    """`PUBLIC` as it is pulled here."""
+    mirror = environ.get(MIRROR_VARIABLE, "").rstrip("/") or config.settings.build.registry_mirror
+    return PUBLIC if mirror is None else f"{mirror}/library/{PUBLIC}"
+
+
+def _named(config: Config, environ: Mapping[str, str]) -> str | None:
+    return environ.get(VARIABLE) or config.settings.build.base_image
 
 
 async def _local(engine: Engine, reference: str) -> BaseImage | None:
@@ -122,6 +131,13 @@ async def _pull(engine: Engine, reference: str, reporter: Reporter) -> BaseImage
             finished = await engine.run("pull", "--quiet", reference)
     except TimeoutError:
         return None
+    host = registry_of(reference)
+    if finished.exit_code != 0 and host is not None and _REFUSED.search("\n".join(finished.last_lines)):
+        raise EngineError(
+            f"the registry {host} does not give {reference} to you",
+            details=finished.last_lines[-2:],
+            hint=f"`docker login {host}`",
+        )
     return await _local(engine, reference) if finished.exit_code == 0 else None
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gymctl.config.model import Config
+from gymctl.config.model import BuildSettings, Config
 from gymctl.engine import Engine
 from gymctl.errors import EngineError, GymctlError
 from gymctl.images import base as base_image
@@ -50,20 +50,22 @@ async def ensure(config: Config, engine: Engine, reporter: Reporter) -> Images:
     ours = await base_image.choose(config, engine, reporter)
     newer = await base_image.choose_for_nemo_gym(config, engine, reporter) if needs_nemo_gym(config) else None
     plans = await asyncio.to_thread(plan_project, config, Pythons(ours, newer))
-    built = await make(plans, engine, reporter)
+    built = await make(plans, engine, reporter, config.settings.build)
     total = len({plan.tag for plan in plans})
     reporter.step("images", f"{total} in use, {f'{len(built)} built' if built else 'all there'}")
     return Images(plans[0].tag, by_server(plans), built)
 
 
-async def make(plans: Sequence[ImagePlan], engine: Engine, reporter: Reporter) -> tuple[str, ...]:
+async def make(
+    plans: Sequence[ImagePlan], engine: Engine, reporter: Reporter, settings: BuildSettings
+) -> tuple[str, ...]:
     """Build those of `plans` that are missing, as `ensure` does. Returns their tags."""
     present = await asyncio.to_thread(existing, engine)
     # By tag: two folders with the same name and content are one image.
     missing = list({p.tag: p for p in plans if present.get(p.tag) != p.inputs}.values())
     if missing:
         with tempfile.TemporaryDirectory(prefix="gymctl-build-") as folder:
-            builder = _Builder(engine, BuildSecrets.of(os.environ), Path(folder), reporter)
+            builder = _Builder(engine, BuildSecrets.of(os.environ, settings), Path(folder), reporter)
             await builder.build_all(missing)
     return tuple(plan.tag for plan in missing)
 

@@ -18,15 +18,19 @@ _EXIT_CODE = re.compile(r"did not complete successfully: (exit code: \d+)")
 _HINTS = (
     (
         re.compile(r"certificate|UnknownIssuer|CERTIFICATE_VERIFY_FAILED", re.I),
-        "builds do not trust this network's certificate: GYMCTL_CA_BUNDLE=<PEM file>",
+        "builds do not trust this network's certificate: GYMCTL_CA_BUNDLE=<PEM file>, or `build.ca_bundle`",
     ),
     (
         re.compile(r"no space left on device", re.I),
         "no disk space left: `docker system df`, `docker builder prune`",
     ),
     (
+        re.compile(r"\b(401|403|407)\b|proxy authentication required", re.I),
+        "the index or the proxy wants a login: it stands in the URL, as in `build.index_url`",
+    ),
+    (
         re.compile(r"dns error|failed to lookup|name resolution|Connection refused|tcp connect", re.I),
-        "the build reached no package index: UV_DEFAULT_INDEX, HTTPS_PROXY and NO_PROXY are handed on",
+        "the build reached no package index: `build.index_url` and `build.proxy` say where it is",
     ),
     (
         re.compile(r"No solution found|No matching distribution|was not found in the package registry", re.I),

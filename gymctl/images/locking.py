@@ -9,7 +9,7 @@ from gymctl import __version__
 from gymctl.engine import Engine
 from gymctl.errors import EngineError
 from gymctl.images.lock import Lock, LockedImage
-from gymctl.images.plan import ImagePlan
+from gymctl.images.plan import ImagePlan, without_registry
 
 
 def lock_of(plans: Sequence[ImagePlan], engine: Engine) -> Lock:
@@ -18,7 +18,10 @@ def lock_of(plans: Sequence[ImagePlan], engine: Engine) -> Lock:
     EngineError names an image that the engine does not hold.
     """
     names = {plan.tag: plan.source for plan in plans}
-    images = [_locked(plan, _inspect(plan, engine), names.get(plan.parent, plan.parent)) for plan in plans]
+    images = [
+        _locked(plan, _inspect(plan, engine), names.get(plan.parent, without_registry(plan.parent)))
+        for plan in plans
+    ]
     return Lock(gymctl=__version__).with_images(images)
 
 

@@ -108,8 +108,20 @@ class ImagePlan:
             LABEL_INPUTS: self.inputs,
             LABEL_KIND: self.kind,
             LABEL_SERVER: self.source,
-            LABEL_BASE: self.parent,
+            LABEL_BASE: without_registry(self.parent),
         }
+
+
+def registry_of(reference: str) -> str | None:
+    """The host that a reference names; None for an image of Docker Hub or of the engine alone."""
+    first, slash, _ = reference.partition("/")
+    return first if slash and ("." in first or ":" in first or first == "localhost") else None
+
+
+def without_registry(reference: str) -> str:
+    """A company's registry is told to nobody whom the image is given to."""
+    host = registry_of(reference)
+    return reference if host is None else reference.removeprefix(f"{host}/")
 
 
 def plan_base(base: BaseImage) -> ImagePlan:

@@ -105,7 +105,7 @@ async def ensure(config: Config, reporter: Reporter) -> Environments:
         by_key[recipe.key] = recipe if known is None else _merged(known, recipe)
         keys.update(dict.fromkeys(recipe.servers or ("",), recipe.key))
     missing = {key: recipe for key, recipe in by_key.items() if not _folder(key).is_dir()}
-    await _build_all(missing, config.secrets, reporter)
+    await _build_all(missing, BuildSecrets.of(os.environ, config.settings.build), config.secrets, reporter)
     built = f", {len(missing)} built" if missing else ""
     reporter.step("environments", f"{len(by_key)} in use{built}")
     return Environments(
@@ -159,29 +159,29 @@ def _python(folder: Path) -> Path:
     return folder / "bin" / "python"
 
 
-async def _build_all(missing: Mapping[str, Recipe], redacted: Collection[str], reporter: Reporter) -> None:
+async def _build_all(
+    missing: Mapping[str, Recipe], network: BuildSecrets, redacted: Collection[str], reporter: Reporter
+) -> None:
     slots = asyncio.Semaphore(AT_ONCE)
 
     async def one(key: str, recipe: Recipe) -> None:
         async with slots, _locked(key, reporter):
             if not _folder(key).is_dir():
                 reporter.progress(f"environments: installing packages for {_whose(recipe)}")
-                await _build(_folder(key), recipe, redacted)
+                await _build(_folder(key), recipe, network, redacted)
 
     async with tasks.group() as group:
         for key, recipe in missing.items():
             group.create_task(one(key, recipe))
 
 
-async def _build(target: Path, recipe: Recipe, redacted: Collection[str]) -> None:
+async def _build(target: Path, recipe: Recipe, network: BuildSecrets, redacted: Collection[str]) -> None:
+    """network: the same CA bundle, index and proxies as an image's build."""
     for stale in target.parent.glob(f".{target.name}.*"):
         await asyncio.to_thread(shutil.rmtree, stale, ignore_errors=True)
     temporary = _beside(target)
     python = str(_python(temporary))
-    network = BuildSecrets.of(os.environ)  # the same CA bundle, index and proxies as an image's build
-    environ = {"VIRTUAL_ENV": "", "NO_COLOR": "1", **network.network}
-    if network.ca is not None:
-        environ["SSL_CERT_FILE"] = str(network.ca)
+    environ = {"VIRTUAL_ENV": "", **network.uv_environ}
     install = ("pip", "install", "--compile-bytecode", "--python", python)
     steps = [
         ("venv", "--relocatable", "--no-python-downloads", "--python", sys.executable, str(temporary)),

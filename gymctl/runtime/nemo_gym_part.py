@@ -44,6 +44,7 @@ def script_text(document: Mapping[str, Any], code: str, secrets: Collection[str]
     """The YAML text for a prepare script: secrets are masked but for top-level keys that its code names, in
     whatever case (`get_hf_token`, `HF_TOKEN`)."""
     code = code.lower()
+    document = {key: value for key, value in document.items() if key != "build"}
     names = [key for key in document if key.lower() in code or _HELPERS.get(key, key) in code]
     told = {
         key: value if key in names and isinstance(value, str) else mask({key: value}, secrets)[key]

@@ -208,6 +208,8 @@ def document_for(config: Config, view: View) -> dict[str, Any]:
     """The whole config as one kind of client must see it: with addresses that it can dial."""
     document: dict[str, Any] = {}
     for key, value in config.document.items():
+        if key == "build":
+            continue  # of those who make images: logins of indexes and proxies
         block = config.servers.get(key)
         document[key] = value if block is None else _addressed(value, block, view)
         if key in config.elsewhere:

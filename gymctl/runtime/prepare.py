@@ -20,7 +20,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from gymctl.config.model import Config, Dataset
+from gymctl.config.model import BuildSettings, Config, Dataset
 from gymctl.contract.servers import KINDS
 from gymctl.engine import Engine
 from gymctl.errors import ConfigError, EngineError, PrerequisiteError
@@ -173,7 +173,7 @@ def _check(script: Script, args: Mapping[str, Any]) -> None:
         )
 
 
-async def _packages(script: Script, reporter: Reporter) -> Path | None:
+async def _packages(script: Script, settings: BuildSettings, reporter: Reporter) -> Path | None:
     """The folder with the script's packages, installed once for each list of them."""
     if not script.dependencies:
         return None
@@ -185,16 +185,13 @@ async def _packages(script: Script, reporter: Reporter) -> Path | None:
         return target
     reporter.progress(f"{script.dataset.name}: installing {' '.join(script.dependencies)}")
     target.parent.mkdir(parents=True, exist_ok=True)
-    network = BuildSecrets.of(os.environ)
-    environ = {"NO_COLOR": "1", **network.network}
-    if network.ca is not None:
-        environ["SSL_CERT_FILE"] = str(network.ca)
+    network = BuildSecrets.of(os.environ, settings)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as temporary:
         side = Path(temporary) / "packages"
         where = ("--python", sys.executable, "--target", str(side))
         done = await run_command(
             (uv.find_uv_bin(), "--no-progress", "pip", "install", *where, *script.dependencies),
-            environ=environ,
+            environ=network.uv_environ,
             cwd=script.root,
             secrets=network.values,
         )
@@ -271,7 +268,7 @@ class _Runner:
         )
 
     async def _local(self, script: Script, out: Path) -> Finished:
-        packages = await _packages(script, self.reporter)
+        packages = await _packages(script, self.config.settings.build, self.reporter)
         asked = _asked(script, self.args, script.root, None if script.is_in_place else _view(out), out)
         (out / "asked.json").write_text(json.dumps(asked), "utf-8")
         paths = [path for path in (str(packages or ""), os.environ.get("PYTHONPATH", "")) if path]

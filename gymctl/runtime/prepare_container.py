@@ -67,7 +67,7 @@ async def images(config: Config, engine: Engine, needs: Collection[Need], report
                 needs_git=need.code.needs_git,
             )
         )
-    await make([*families.values(), *scripts], engine, reporter)
+    await make([*families.values(), *scripts], engine, reporter, config.settings.build)
     return [plan.tag for plan in scripts]
 
 
@@ -89,7 +89,7 @@ async def run(
 ) -> Finished:
     """Run the script to its end; what it made is then below `out`. The container is gone when this returns or
     is cancelled."""
-    network = BuildSecrets.of(os.environ)
+    network = BuildSecrets.of(os.environ, config.settings.build)
     environ = _environ(code, os.environ, network)
     hidden = {*config.secrets, *network.values, *(v for k, v in environ.items() if is_secret(k))}
     with scratch.folder() as told:

@@ -15,7 +15,8 @@ import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from gymctl.errors import GymctlError, PrerequisiteError, UsageError
+from gymctl.config.model import BuildSettings
+from gymctl.errors import ConfigError, GymctlError, PrerequisiteError, UsageError
 from gymctl.images.secrets import BuildSecrets
 from gymctl.paths import cache_dir
 from gymctl.programs import Finished, run_command
@@ -66,14 +67,28 @@ async def _unpack(requirement: str, folder: Path) -> None:
 async def _uv(requirement: str, folder: Path, *arguments: str) -> None:
     import uv
 
-    network = BuildSecrets.of(os.environ)
-    environ = {"NO_COLOR": "1", "UV_PYTHON_DOWNLOADS": "never", **network.network}
-    if network.ca is not None:
-        environ["SSL_CERT_FILE"] = str(network.ca)
+    network = BuildSecrets.of(os.environ, _settings())
+    environ = {"UV_PYTHON_DOWNLOADS": "never", **network.uv_environ}
     command = (uv.find_uv_bin(), "--no-progress", "--no-config", "pip", *arguments)
     done = await run_command(command, environ=environ, cwd=folder, secrets=network.values)
     if done.exit_code != 0:
         raise _failed(requirement, done)
+
+
+def _settings() -> BuildSettings:
+    """Of env.yaml: other files are found with what is fetched here. Mistakes are told when all is read."""
+    from pydantic import ValidationError
+
+    from gymctl.config.checks import build_keys
+    from gymctl.config.sources import Selection, bare
+    from gymctl.config.tree.origins import Origins
+
+    try:
+        said = bare(Selection(), keys=("build",)).document.get("build")
+        block = build_keys.BuildKeys.model_validate({} if said is None else said)
+    except (ConfigError, ValidationError):
+        return BuildSettings()
+    return build_keys.settings(block, Origins({}))
 
 
 def _failed(requirement: str, done: Finished) -> GymctlError:

@@ -8,30 +8,20 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
 from numbers import Real
 from pathlib import PurePath
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from gymctl.config.checks.build_keys import BuildKeys
 from gymctl.config.checks.instances import as_port, is_whole
-
-
-def _rule(text: str, is_right: Callable[[Any], bool]) -> BeforeValidator:
-    """Null or a value for which `is_right`; anything else breaks the rule `text`. Nothing is converted."""
-
-    def check(value: Any) -> Any:
-        if value is None or is_right(value):
-            return value
-        raise ValueError(text)
-
-    return BeforeValidator(check)
+from gymctl.config.checks.rules import Text, rule
 
 
 def _whole(least: int, most: int | None = None) -> BeforeValidator:
     bounds = f"at least {least}" if most is None else f"from {least} to {most}"
-    return _rule(
+    return rule(
         f"must be a whole number, {bounds}",
         lambda value: is_whole(value) and value >= least and (most is None or value <= most),
     )
@@ -61,36 +51,33 @@ Limit = Annotated[Annotated[int, Field(ge=0)] | None, _whole(0)]
 Count = Annotated[Annotated[int, Field(ge=1)] | None, _whole(1)]
 KeepAliveSeconds = Annotated[Annotated[int, Field(ge=1, le=32767)] | None, _whole(1, 32767)]
 Probes = Annotated[Annotated[int, Field(ge=1, le=127)] | None, _whole(1, 127)]
-Boolean = Annotated[bool | None, _rule("must be true or false", lambda value: isinstance(value, bool))]
-Text = Annotated[str | None, _rule("must be text", lambda value: isinstance(value, str) and value != "")]
-Written = Annotated[str | None, _rule("must be text", lambda value: isinstance(value, str))]
+Boolean = Annotated[bool | None, rule("must be true or false", lambda value: isinstance(value, bool))]
+Written = Annotated[str | None, rule("must be text", lambda value: isinstance(value, str))]
 """Text that may be empty: commands that need no model set the keys of the model to it."""
 Urls = Annotated[
     str | list[str] | None,
-    _rule("must be text, or a list of texts", lambda value: isinstance(value, str) or _is_texts(value)),
+    rule("must be text, or a list of texts", lambda value: isinstance(value, str) or _is_texts(value)),
 ]
 """One URL, empty as above, or one for each replica."""
-Folder = Annotated[
-    str | None, _rule("must be a folder", lambda value: isinstance(value, str) and value != "")
-]
+Folder = Annotated[str | None, rule("must be a folder", lambda value: isinstance(value, str) and value != "")]
 AbsoluteFolder = Annotated[
     str | None,
-    _rule(
+    rule(
         "must be an absolute path of a folder",
         lambda value: isinstance(value, str) and PurePath(value).is_absolute(),
     ),
 ]
-Seconds = Annotated[float | str | None, _rule("must be a number of seconds", _is_seconds)]
-Number = Annotated[float | None, _rule("must be a number", _is_number)]
+Seconds = Annotated[float | str | None, rule("must be a number of seconds", _is_seconds)]
+Number = Annotated[float | None, rule("must be a number", _is_number)]
 Ports = Annotated[
     list[int | str] | None,
-    _rule(
+    rule(
         "must be a list of port numbers",
         lambda value: isinstance(value, list) and all(as_port(port) for port in value),
     ),
 ]
-Texts = Annotated[list[str] | None, _rule("must be a list of texts", _is_texts)]
-Mapping = Annotated[dict[str, Any] | None, _rule("must be a mapping", lambda value: isinstance(value, dict))]
+Texts = Annotated[list[str] | None, rule("must be a list of texts", _is_texts)]
+Mapping = Annotated[dict[str, Any] | None, rule("must be a mapping", lambda value: isinstance(value, dict))]
 
 
 class TokenIdCapture(BaseModel):
@@ -113,7 +100,7 @@ class TokenIdCapture(BaseModel):
     external_staging: Boolean = Field(False, description="The trainer's workers hold the records.")
     external_staging_backend: Annotated[
         Literal["vllm_worker", "megatron_worker"] | None,
-        _rule(
+        rule(
             "must be vllm_worker or megatron_worker",
             lambda value: value in ("vllm_worker", "megatron_worker"),
         ),
@@ -166,6 +153,7 @@ class ReservedKeys(BaseModel):
     observability_enabled: Boolean = Field(False, description="Capture model calls.")
     model_call_capture_dir: AbsoluteFolder = Field(None, description="Where captured calls are written.")
     token_id_capture: TokenIdCapture | None = Field(None, description="Capture of token ids for training.")
+    build: BuildKeys | None = Field(None, description="How builds reach packages and the base image.")
     telemetry: Mapping = Field(None, description="OpenTelemetry.")
     skip_verification: Boolean = Field(None, description="Agents skip the verifier.")
     skip_verification_reward: Number = Field(None, description="The reward of skipped verification.")
@@ -176,7 +164,7 @@ class ReservedKeys(BaseModel):
     environment_server_routes: Mapping = Field(None, description="By taskset: the environment server.")
     environment_routing_mode: Annotated[
         Literal["agent", "legacy", "taskset"] | None,
-        _rule("must be agent, legacy or taskset", lambda value: value in ("agent", "legacy", "taskset")),
+        rule("must be agent, legacy or taskset", lambda value: value in ("agent", "legacy", "taskset")),
     ] = Field("agent", description="How rows find their environment server.")
 
 

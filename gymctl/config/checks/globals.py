@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from pydantic import ValidationError
 
-from gymctl.config.checks import evaluation, observability
+from gymctl.config.checks import build_keys, evaluation, observability
 from gymctl.config.checks.global_keys import GlobalKeys, TokenIdCapture
 from gymctl.config.checks.instances import as_port
 from gymctl.config.model import GlobalSettings, RaySettings, ServerBlock
@@ -85,6 +85,7 @@ def settings(document: Mapping[str, Any], origins: Origins, problems: Problems) 
             workers=keys.ray_workers or 1,
             dashboard_port=as_port(keys.ray_dashboard_port),
         ),
+        build=build_keys.settings(keys.build, origins),
     )
 
 
@@ -180,10 +181,11 @@ def _bound(seconds: float | str | None) -> float | None:
 
 def _explained(path: Path, error: Mapping[str, Any], origins: Origins) -> ConfigError:
     if error["type"] == "extra_forbidden":
+        allowed = build_keys.allowed(path) if path[0] == "build" else TokenIdCapture.model_fields
         return ConfigError(
             f"`{dotted(path[:-1])}` does not know `{path[-1]}`",
             where=origins.where(*path),
-            hint=suggestion(str(path[-1]), TokenIdCapture.model_fields, noun="allowed"),
+            hint=suggestion(str(path[-1]), allowed, noun="allowed"),
         )
     rule = "must be a mapping" if error["type"] == "model_type" else error["ctx"]["error"]
     return _wrong(path, str(rule), error["input"], origins)
@@ -192,5 +194,9 @@ def _explained(path: Path, error: Mapping[str, Any], origins: Origins) -> Config
 def _wrong(path: Path, rule: str, value: object, origins: Origins) -> ConfigError:
     is_hidden = is_secret(path[-1]) and not isinstance(value, bool)
     hint = quote_hint(path, value, origins.find(*path), is_hidden=is_hidden) if "text" in rule else None
+    where = origins.where(*path)
+    if path[0] == "build" and "@" in str(value):
+        is_hidden = True  # a login, perhaps in a URL that is none: it is not found by its form
+        where = None if where is None else str(origins.find(*path))  # and the line is not shown
     found = "" if is_hidden else f", got `{value}`"
-    return ConfigError(f"`{dotted(path)}` {rule}{found}", where=origins.where(*path), hint=hint)
+    return ConfigError(f"`{dotted(path)}` {rule}{found}", where=where, hint=hint)

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from gymctl.config.model import Config, GlobalSettings
+from gymctl.config.model import BuildSettings, Config, GlobalSettings
 from gymctl.engine import Engine
 from gymctl.errors import EngineError, PrerequisiteError
 from gymctl.images import base
@@ -56,9 +56,13 @@ def scripts(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
     monkeypatch.setattr(base, "bundled", lambda: folder)
 
 
+def building(**build: str) -> Config:
+    return replace(CONFIG, settings=GlobalSettings(build=BuildSettings(**build)))
+
+
 async def test_a_named_image_wins_and_the_environment_beats_the_config() -> None:
     shelf = ShelfEngine("mine", "ours", PUBLIC)
-    config = replace(CONFIG, document={"build": {"base_image": "ours"}})
+    config = building(base_image="ours")
     assert (await chosen(shelf, config, **{VARIABLE: "mine"})).reference == "mine"
     assert (await chosen(shelf, config)).reference == "ours"
     assert (await chosen(shelf)) == BaseImage(PUBLIC, f"sha256:{PUBLIC}")
@@ -107,3 +111,33 @@ async def test_what_the_script_says_is_passed_on(
         await chosen(ShelfEngine())
     assert caught.value.details == ("run as root",)
     assert VARIABLE in str(caught.value.hint)
+
+
+async def test_the_public_image_comes_through_the_mirror_and_what_is_there_is_used_first() -> None:
+    mirrored = f"mirror.example.com/hub/library/{PUBLIC}"
+    shelf = ShelfEngine(registry=(PUBLIC, mirrored))
+    config = building(registry_mirror="mirror.example.com/hub")
+    assert (await chosen(shelf, config)).reference == mirrored
+    assert shelf.pulls == [mirrored]
+    own = {base.MIRROR_VARIABLE: "localhost:5000/"}
+    assert base.candidates(config, own)[0] == f"localhost:5000/library/{PUBLIC}"
+    assert (await chosen(ShelfEngine(PUBLIC), config)).reference == PUBLIC
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Error response from daemon: Head ...: no basic auth credentials",
+        "unauthorized: authentication required",
+        "denied: requested access to the resource is denied",
+    ],
+)
+async def test_a_registry_that_wants_a_login_is_named(said: str) -> None:
+    class Closed(ShelfEngine):
+        async def run(self, *args: str) -> Finished:
+            return Finished("docker pull", 1, "", (said,))
+
+    with pytest.raises(EngineError) as caught:
+        await chosen(Closed(), building(base_image="registry.example.com:5000/team/python:3.13"))
+    assert caught.value.hint == "`docker login registry.example.com:5000`"
+    assert "team/python:3.13" in caught.value.what

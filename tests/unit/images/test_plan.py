@@ -14,7 +14,16 @@ from gymctl.contract.servers import KINDS
 from gymctl.images import plan as plans
 from gymctl.images.build import command
 from gymctl.images.context import Context, server_context
-from gymctl.images.plan import BaseImage, plan, plan_base, plan_server, repository, server_dockerfile
+from gymctl.images.plan import (
+    LABEL_BASE,
+    BaseImage,
+    plan,
+    plan_base,
+    plan_server,
+    registry_of,
+    repository,
+    server_dockerfile,
+)
 from gymctl.images.secrets import BuildSecrets
 
 PYTHON = BaseImage("python:3.13-slim", "sha256:" + "1" * 64)
@@ -170,3 +179,12 @@ def test_the_dockerfiles_build_on_old_engines(tmp_path: Path) -> None:
         text = re.sub(r"(?m)^#.*", "", text)
         assert not re.search(r"<<|--link|--parents|--exclude|,env=|--network", text)
         assert not re.search(r"--mount=\S*\$", text), "variables in --mount need a newer BuildKit"
+
+
+def test_the_host_of_a_companys_registry_is_in_no_label() -> None:
+    image = plan_base(BaseImage("registry.example.com:5000/team/python:3.13", "sha256:1"))
+    assert image.parent == "registry.example.com:5000/team/python:3.13"
+    assert image.labels[LABEL_BASE] == "team/python:3.13"
+    assert registry_of("localhost/x") == "localhost"
+    assert registry_of("team/python:3.13") is None
+    assert registry_of("python:3.13-slim") is None

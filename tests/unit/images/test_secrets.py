@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gymctl.config.model import BuildSettings
 from gymctl.errors import ConfigError
 from gymctl.images.secrets import MAX_SECRET_BYTES, BuildSecrets
 
@@ -74,3 +75,46 @@ def test_logins_of_urls_are_what_output_must_not_show() -> None:
         "HTTP_PROXY": "proxy:3128",
     }
     assert BuildSecrets.of(environ).values == {"me:hunter2", "hunter2"}
+
+
+def test_the_build_block_goes_before_what_every_program_reads_and_after_our_own_variable(
+    pem: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other.pem"
+    other.write_text("other")
+    block = BuildSettings(
+        ca_bundle=str(other),
+        index_url="https://t0ken-abc@index.example.com/simple",
+        extra_index_urls=("https://a.example.com/simple", "https://b.example.com/simple"),
+        https_proxy="http://me:p%40ss-word@proxy.example.com:3128",
+        no_proxy="localhost,.example.com",
+    )
+    environ = {
+        "SSL_CERT_FILE": str(pem),
+        "UV_INDEX_URL": "https://old.example.com",
+        "UV_EXTRA_INDEX_URL": "https://older.example.com",
+        "HTTP_PROXY": "http://kept.example.com:1",
+        "https_proxy": "http://lost.example.com:1",
+    }
+    found = BuildSecrets.of(environ, block)
+    assert found.ca == other
+    assert BuildSecrets.of({**environ, "GYMCTL_CA_BUNDLE": str(pem)}, block).ca == pem
+    assert found.network == {
+        "UV_DEFAULT_INDEX": "https://t0ken-abc@index.example.com/simple",
+        "UV_INDEX": "https://a.example.com/simple https://b.example.com/simple",
+        "PIP_EXTRA_INDEX_URL": "https://a.example.com/simple https://b.example.com/simple",
+        "HTTP_PROXY": "http://kept.example.com:1",
+        "HTTPS_PROXY": "http://me:p%40ss-word@proxy.example.com:3128",
+        "https_proxy": "http://me:p%40ss-word@proxy.example.com:3128",
+        "NO_PROXY": "localhost,.example.com",
+        "no_proxy": "localhost,.example.com",
+    }
+    assert {"t0ken-abc", "me:p%40ss-word", "p%40ss-word", "p@ss-word"} <= found.values
+    assert found.uv_environ["SSL_CERT_FILE"] == str(other)
+
+
+def test_a_missing_bundle_of_the_block_is_told_with_its_place(tmp_path: Path) -> None:
+    block = BuildSettings(ca_bundle=str(tmp_path / "none.pem"), ca_bundle_place="env.yaml:2:3")
+    with pytest.raises(ConfigError) as caught:
+        BuildSecrets.of({}, block)
+    assert caught.value.where == "env.yaml:2:3"
