@@ -112,6 +112,25 @@ class RunPaths:
         return self.folder / "passport.json"
 
     @property
+    def rows(self) -> Path:
+        """The digest of each row of the inputs."""
+        return self.folder / "rows.sha256"
+
+    @property
+    def config(self) -> Path:
+        """The resolved configuration, secrets masked."""
+        return self.folder / "config.yaml"
+
+    @property
+    def compose(self) -> Path:
+        return self.folder / "compose.yaml"
+
+    @property
+    def lock(self) -> Path:
+        """The images that its servers ran."""
+        return self.folder / "images.lock.json"
+
+    @property
     def journal(self) -> Path:
         return self.folder / "journal.jsonl"
 

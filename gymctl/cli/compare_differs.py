@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gymctl.rollouts.compare import Compared
-from gymctl.rollouts.passport import Difference, between, short
+from gymctl.rollouts.differences import Difference, between, short
 
 _SHOWN = 12
 _WIDTH = 100

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from gymctl.cli import eval_control as control
-from gymctl.cli import eval_health, head_address, runs
+from gymctl.cli import eval_health, head_address, runs, surroundings
 from gymctl.cli.collation import rows_of_run
 from gymctl.cli.driver import drive, find_driver
 from gymctl.cli.eval_flags import DEFAULT_CONCURRENCY, EvalFlags
@@ -24,7 +24,7 @@ from gymctl.cli.eval_input import (
     sources,
     title,
 )
-from gymctl.cli.identity import identity, same_command
+from gymctl.cli.identity import REPEATED, identity, same_command
 from gymctl.cli.interrupts import Interrupts
 from gymctl.cli.output import Console, reporter
 from gymctl.cli.progress import following
@@ -99,10 +99,14 @@ class Evaluation:
                     problem = await self._serve_and_collect(run, transport, found, interrupts)
                 if run.has_begun and interrupts.received is None:
                     self._health = await asyncio.to_thread(self._check_health, run)
+                if run.has_begun:
+                    await interrupts.shielded(asyncio.to_thread(run.seal))
             finally:
                 run.close()
                 if run.has_begun:
                     self._show(run)
+                    if (repeated := REPEATED.get()) is not None:
+                        repeated.ended(run.paths)
         self._end(run, problem, interrupts)
 
     def _check_health(self, run: Run) -> dict[str, Any] | None:
@@ -248,9 +252,19 @@ class Evaluation:
                     raise
                 continue  # another run of this second
             self._is_scripted = _is_scripted(run, table)
+            self._check_repeated(run)
             self._tell(run)
             return run
         raise AssertionError("names do not run out")
+
+    def _check_repeated(self, run: Run) -> None:
+        """A run that is made again must be made with the same."""
+        if (repeated := REPEATED.get()) is not None:
+            try:
+                repeated.check(run, self._config)
+            except BaseException:
+                run.close()
+                raise
 
     def _outputs(self) -> Iterable[Path]:
         """Where the rollouts may go, the best place first; also names the run."""
@@ -285,8 +299,10 @@ class Evaluation:
         async with self._serving.served(found, interrupts) as served:
             if not self._asked.is_json and self._settings.output_jsonl_fpath is None:
                 reporter(self._console, served.table.servers).step("output", str(run.paths.rollouts))
-            if served.stack is not None and served.stack.runtime == "compose":
-                run.note_images({row.server: row.image for row in await served.stack.status() if row.image})
+            seen = await surroundings.look(served.stack, self._config)
+            run.note_surroundings(seen)
+            if (repeated := REPEATED.get()) is not None:
+                repeated.check_surroundings(seen)
             await self._collect(run, transport, served, interrupts)
             if run.lost or self._settings.disable_aggregation:
                 return None

@@ -5,19 +5,25 @@ from __future__ import annotations
 import hashlib
 import shlex
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from contextvars import ContextVar
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from gymctl.cli.eval_input import locate
 from gymctl.cli.peer.legacy import PROGRAMS as LEGACY
 from gymctl.config.checks.evaluation import Written
 from gymctl.config.model import Config, ServerBlock
 from gymctl.config.tree import masking
+from gymctl.config.tree.writing import as_yaml
 from gymctl.contract.servers import ServerTable
 from gymctl.images.context import sdk_context, server_context
+from gymctl.paths import RunPaths
 from gymctl.rollouts.dataset import Source
-from gymctl.rollouts.passport import Identity
+from gymctl.rollouts.passport import Identity, Surroundings
+from gymctl.rollouts.run import Run
 from gymctl.rollouts.settings import of_table
 
 _NO_PART = frozenset({"host", "port", "num_workers", "datasets", "domain", "description"})
@@ -32,7 +38,27 @@ _NAMES_A_FILE = ("_path", "_file", "_fpath")
 _MOST_BYTES = 64_000_000
 _SHOWN_FLAG = "--model-api-key"
 _OURS = "gymctl"
+_FAILURES = ("failure_outcomes", "count_failure_classes_as_zero", "count_missing_rollouts_as_zero")
 _RESUMES = frozenset({"resume", "resume_from_cache=true"})
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """An evaluation that gymctl types itself, to make a run again."""
+
+    words: Sequence[str]
+    """The command, the program first."""
+    origin: Mapping[str, str]
+    """`run` and `output` of the run that it repeats."""
+    check: Callable[[Run, Config | None], None]
+    """Called before anything is started. Raises IntegrityError."""
+    check_surroundings: Callable[[Surroundings], None]
+    """Called before the first rollout is sent. Raises IntegrityError."""
+    ended: Callable[[RunPaths], None]
+    """Told where the rollouts are."""
+
+
+REPEATED: ContextVar[Repeated | None] = ContextVar("repeated", default=None)
 
 
 def identity(
@@ -43,6 +69,7 @@ def identity(
     title: str,
     limits: Mapping[str, Any],
     model: str | None = None,
+    benchmark: Mapping[str, str] | None = None,
 ) -> Identity:
     """Everything that a rollout may come out differently for; secrets masked.
 
@@ -59,12 +86,19 @@ def identity(
         title=title,
         model=model,
         command=command(secrets),
+        places=dict(_places(config, rows)),
+        origins={} if config is None else {key: str(origin) for key, origin in config.origins.items()},
+        config_text="" if config is None else as_yaml(masking.mask(config.document, secrets)),
+        failures_count={key: settings[key] for key in _FAILURES if settings.get(key)},
+        benchmark=benchmark or {},
+        repeats_run=repeated.origin if (repeated := REPEATED.get()) is not None else {},
     )
 
 
 def command(secrets: Collection[str]) -> list[str]:
     """The command line as it was typed, without secrets."""
-    words = [_program(), *sys.argv[1:]]
+    repeated = REPEATED.get()
+    words = [_program(), *sys.argv[1:]] if repeated is None else list(repeated.words)
     for number, word in enumerate(words[:-1]):
         if word == _SHOWN_FLAG:
             words[number + 1] = masking.MASK
@@ -111,16 +145,31 @@ def _of_config(config: Config) -> Iterator[tuple[str, Any]]:
     for block in config.servers.values():
         settings = {key: value for key, value in block.settings.items() if key not in _NO_PART}
         yield from _leaves(settings, block.path, config.secrets)
-        yield from _named_files(block)
+        yield from ((key, _digest(path)) for key, path in _named_files(block))
         if block.folder not in folders:
             folders[block.folder] = f"sha256:{server_context(block.folder).digest()}"
         yield f"{block.name}.code", folders[block.folder]
     yield "servers.sdk", f"sha256:{sdk_context().digest()}"
 
 
-def _named_files(block: ServerBlock) -> Iterator[tuple[str, Any]]:
-    """What is in the files that a block names: a script of answers, a cassette that is played. Not what is
-    written during the run, and not models of gigabytes."""
+def _places(config: Config | None, rows: Sequence[Source]) -> Iterator[tuple[str, str]]:
+    """Where that lies whose digest is in `config` and `files`."""
+    for source in rows:
+        if source.path.is_file():
+            yield str(source.path), str(source.path.resolve())
+        if source.prompt is not None and config is not None:
+            yield source.prompt.name, str(locate(source.prompt.name, config.search_roots).resolve())
+    if config is None:
+        return
+    for block in config.servers.values():
+        yield f"{block.name}.code", str(block.folder.resolve())
+        for key, path in _named_files(block):
+            yield key, str(path.resolve())
+
+
+def _named_files(block: ServerBlock) -> Iterator[tuple[str, Path]]:
+    """The files that a block names: a script of answers, a cassette that is played. Not what is written
+    during the run, and not models of gigabytes."""
     mounts = block.settings.get("mounts")
     entries = cast(list[Any], mounts) if isinstance(mounts, list) else []
     written = [entry["path"] for entry in entries if isinstance(entry, Mapping) and entry.get("writable")]
@@ -129,7 +178,7 @@ def _named_files(block: ServerBlock) -> Iterator[tuple[str, Any]]:
             path = block.folder / value
             with suppress(OSError, ValueError):  # too long for a name, or not ours to read
                 if path.is_file() and path.stat().st_size <= _MOST_BYTES:
-                    yield f"{'.'.join(block.path)}.{key} (content)", _digest(path)
+                    yield f"{'.'.join(block.path)}.{key} (content)", path
 
 
 def _leaves(

@@ -172,6 +172,7 @@ class _Making:
             raise ServerError(f"the run ended early: {'; '.join(str(lost) for lost in run.lost)}")
         if not settings.disable_aggregation:
             await run.aggregate(self._transport, self._table, counting(settings))
+        await asyncio.to_thread(run.seal)
         if run.cap is not None:
             raise BudgetError(
                 f"the run stopped at {run.cap}: {run.still_owed:,} rollouts are still to be made"

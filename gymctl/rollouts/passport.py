@@ -1,17 +1,23 @@
-"""What a run was made with, in `runs/x/passport.json`: enough to refuse to go on under something else.
+"""What a run was made with, in `runs/x/passport.json`: enough to refuse to go on under something else, to
+check afterwards that nothing was touched (seal.py), and to make the run again.
 
 The identity of a run is its rows and the configuration and code of its servers. What changes when or how
 fast a rollout is made, but not what it comes to, is no part of it: concurrency, time limits, ports, the
 output, the order of the rows.
+
+What the machine is and what its containers were given comes in as data (`Surroundings`): nothing here knows
+an engine or a configuration.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import platform
+import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,10 +31,8 @@ from gymctl.rollouts.encoding import dumps, loads
 from gymctl.rollouts.lines import replace
 from gymctl.rollouts.prices import ModelServer
 
-SCHEMA = 1
-_LONGEST_VALUE = 60
-_SHOWN = 12
-_DIGEST_SHOWN = len("sha256:") + 12
+SCHEMA = 2
+"""1 had neither seal nor surroundings; its runs are read, gone on with and compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,68 @@ class Identity:
     model: str | None = None
     """As it is shown."""
     command: Sequence[str] = ()
+    places: Mapping[str, str] = field(default_factory=dict)
+    """By a key of `config` or `files`: the file or folder whose digest stands there."""
+    origins: Mapping[str, str] = field(default_factory=dict)
+    """By dotted key: who wrote the value."""
+    config_text: str = ""
+    """The whole configuration as `gymctl config show` prints it."""
+    failures_count: Mapping[str, Any] = field(default_factory=dict)
+    """Which failures the configuration declares to count as reward 0."""
+    benchmark: Mapping[str, str] = field(default_factory=dict)
+    """`reference` and `digest`, where it came from a registry."""
+    repeats_run: Mapping[str, str] = field(default_factory=dict)
+    """`run` and `output` of the run that this one makes again."""
+
+
+class ServerSeen(BaseModel):
+    """One server as it ran. None: not known, or no such limit."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
+
+    image: str | None = None
+    id: str | None = None
+    digest: str | None = None
+    """`repository@sha256:…`, where the image came from a registry or was pushed."""
+    environment: str | None = None
+    """Process runtime: the digest of what its packages were installed from."""
+    profile: str | None = None
+    """How its container is fenced in: closed, compat."""
+    cgroup: str | None = None
+    """v1, v2: where the limits were read, inside. None: nowhere, so they are not known."""
+    memory_bytes: int | None = None
+    cpus: float | None = None
+    pids: int | None = None
+
+
+class Machine(BaseModel):
+    """Where the run was made."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
+
+    runtime: str | None = None
+    """compose, process."""
+    engine: str | None = None
+    compose: str | None = None
+    kernel: str = ""
+    architecture: str = ""
+    cpus: int = 0
+    utc_offset: str = ""
+    is_clock_synchronized: bool | None = None
+    """None: the kernel was not asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What is known once the servers are up."""
+
+    servers: Mapping[str, ServerSeen] = field(default_factory=dict)
+    runtime: str | None = None
+    engine: str | None = None
+    compose: str | None = None
+    is_clock_synchronized: bool | None = None
+    documents: Mapping[str, str] = field(default_factory=dict)
+    """By file name: text to keep in the run's folder (`compose.yaml`, `images.lock.json`)."""
 
 
 class Continuation(BaseModel):
@@ -61,6 +127,20 @@ class Continuation(BaseModel):
     """Differences that were waived by --resume-anyway."""
 
 
+class Seal(BaseModel):
+    """The last word of a session: what its files are. Absent while it runs, and when it was killed."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
+
+    at: str
+    owed: int = 0
+    """Rollouts that were still to be made."""
+    files: dict[str, str] = {}
+    """By ingredient (seal.py): `sha256:…`."""
+    passport: str = ""
+    """`sha256:…` of this passport without this line."""
+
+
 class Passport(BaseModel):
     """`passport.json`."""
 
@@ -73,35 +153,39 @@ class Passport(BaseModel):
     title: str = ""
     model: str | None = None
     command: list[str] = []
+    folder: str = ""
+    """Where the command was typed."""
     gymctl: str = ""
     python: str = ""
     rows: str
-    """Digest of the materialized inputs, whatever their order."""
+    """Digest of the materialized inputs, whatever their order. That of each is in `rows.sha256`."""
     rollouts: int
     repeats: int
+    sampling: dict[str, list[Any]] = {}
+    """The values that the rows ask for, by parameter; at most `VALUES_KEPT` of each."""
     config_digest: str
     config: dict[str, Any]
     settings: dict[str, Any]
     files: dict[str, str]
+    places: dict[str, str] = {}
+    origins: dict[str, str] = {}
     limits: dict[str, Any] = {}
     """Of the first time; `continued` has the command of each later one."""
+    failures_count: dict[str, Any] = {}
+    benchmark: dict[str, str] = {}
+    repeats_run: dict[str, str] = {}
     images: dict[str, str] = {}
     """By server: the image that it ran, as far as known."""
+    servers: dict[str, ServerSeen] = {}
+    machine: Machine = Machine()
+    models_returned: dict[str, int] = {}
+    """Name of the model as the provider gave it back -> rollouts."""
+    fingerprints_returned: dict[str, int] = {}
+    """`system_fingerprint` -> rollouts; empty when none was given back."""
+    documents: dict[str, str] = {}
+    """Files of the run that stood when it began: name -> `sha256:…`."""
     continued: list[Continuation] = []
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """One thing that is not as it was."""
-
-    key: str
-    old: Any
-    new: Any
-    kind: str = ""
-    """`image`, `config`, `file`, …: told where two runs are compared."""
-
-    def __str__(self) -> str:
-        return f"{self.key}: {short(self.old)} → {short(self.new)}"
+    seal: Seal | None = None
 
 
 class RowsDigest:
@@ -118,15 +202,20 @@ class RowsDigest:
             digest.add(line)
         return digest
 
-    def add(self, line: bytes) -> None:
-        self._sum += int.from_bytes(hashlib.sha256(line).digest(), "big")
+    def add(self, line: bytes) -> str:
+        """The digest of the line itself, in hex."""
+        found = hashlib.sha256(line)
+        self._sum += int.from_bytes(found.digest(), "big")
         self.count += 1
+        return found.hexdigest()
 
     def __str__(self) -> str:
         return f"{self._sum % 2**256:064x}"
 
 
-def issue(identity: Identity, rows: RowsDigest, repeats: int) -> Passport:
+def issue(
+    identity: Identity, rows: RowsDigest, repeats: int, sampling: Mapping[str, list[Any]] | None = None
+) -> Passport:
     """The passport of a new run."""
     return Passport(
         run=uuid.uuid4().hex,
@@ -134,21 +223,29 @@ def issue(identity: Identity, rows: RowsDigest, repeats: int) -> Passport:
         title=identity.title,
         model=identity.model,
         command=list(identity.command),
+        folder=str(Path.cwd()),
         gymctl=__version__,
         python=platform.python_version(),
         rows=str(rows),
         rollouts=rows.count,
         repeats=repeats,
+        sampling=dict(sampling or {}),
         config_digest=_digest(identity.config),
         config=dict(identity.config),
         settings=dict(identity.settings),
         files=dict(identity.files),
+        places=dict(identity.places),
+        origins=dict(identity.origins),
         limits=dict(identity.limits),
+        failures_count=dict(identity.failures_count),
+        benchmark=dict(identity.benchmark),
+        repeats_run=dict(identity.repeats_run),
+        machine=_machine(Surroundings()),
     )
 
 
-def continued(passport: Passport, identity: Identity, waived: Sequence[Difference]) -> Passport:
-    """The same run, gone on with now."""
+def continued(passport: Passport, identity: Identity, waived: Sequence[object]) -> Passport:
+    """The same run, gone on with now; without a seal until it has ended again."""
     entry = Continuation(
         at=now(),
         command=list(identity.command),
@@ -156,6 +253,18 @@ def continued(passport: Passport, identity: Identity, waived: Sequence[Differenc
         in_spite_of=[str(difference) for difference in waived],
     )
     return passport.model_copy(update={"continued": [*passport.continued, entry]})
+
+
+def surrounded(passport: Passport, seen: Surroundings) -> Passport:
+    """With what is known now that the servers are up."""
+    images = {name: server.image for name, server in seen.servers.items() if server.image}
+    return passport.model_copy(
+        update={
+            "images": images or passport.images,
+            "servers": dict(seen.servers) or passport.servers,
+            "machine": _machine(seen),
+        }
+    )
 
 
 def read(path: Path) -> Passport | None:
@@ -173,10 +282,15 @@ def read(path: Path) -> Passport | None:
     return found
 
 
+def text(document: Any) -> bytes:
+    """The bytes of `passport.json`."""
+    return json.dumps(document, indent=2).encode() + b"\n"
+
+
 def write(path: Path, passport: Passport) -> None:
     """Old or new, never half."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    replace(path, json.dumps(passport.model_dump(), indent=2).encode() + b"\n")
+    replace(path, text(passport.model_dump()))
 
 
 def model_servers(passport: Passport) -> list[ModelServer]:
@@ -197,67 +311,21 @@ def model_servers(passport: Passport) -> list[ModelServer]:
     ]
 
 
-def differences(old: Passport, identity: Identity, rows: RowsDigest | None) -> list[Difference]:
-    """What is not as it was; of the rows what explains it. `rows` is None: they cannot be read again."""
-    found: list[Difference] = []
-    if rows is not None and str(rows) != old.rows:
-        found += _changed(old.settings, identity.settings)
-        found += _changed(old.files, identity.files)
-        found = found or [Difference("rows", f"sha256:{old.rows}", f"sha256:{rows}")]
-    return found + list(_changed(old.config, identity.config))
-
-
-def between(old: Passport, new: Passport) -> list[Difference]:
-    """What two runs were made with differently. A file counts by what is in it, not by where it lies."""
-    common = set(old.files.values()) & set(new.files.values())
-    old_files, new_files = (
-        {path: digest for path, digest in one.files.items() if digest not in common} for one in (old, new)
-    )
-    old_versions, new_versions = ({"gymctl": one.gymctl, "python": one.python} for one in (old, new))
-    return [
-        *_changed(old.images, new.images, "image"),
-        *_changed(old.config, new.config, "config"),
-        *_changed(old.settings, new.settings, "setting"),
-        *_changed(old_files, new_files, "file"),
-        *_changed(old.limits, new.limits, "limit"),
-        *_changed(old_versions, new_versions, "version"),
-    ]
-
-
-def refusal(output: Path, found: Sequence[Difference]) -> RunError:
-    """The run cannot be gone on with under another configuration."""
-    lines = [str(difference) for difference in found[:_SHOWN]]
-    if len(found) > _SHOWN:
-        lines.append(f"and {len(found) - _SHOWN} more")
-    return RunError(
-        "the results at this place were made with something else",
-        where=str(output),
-        details=lines,
-        hint="--output FILE keeps them and starts another run, --fresh replaces them, "
-        "--resume-anyway goes on with them and notes the difference",
-    )
-
-
 def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def _changed(old: Mapping[str, Any], new: Mapping[str, Any], kind: str = "") -> Iterator[Difference]:
-    plain: Mapping[str, Any] = loads(dumps(dict(new)))  # as it would be read back: no tuples
-    for key in dict.fromkeys((*old, *plain)):
-        if old.get(key) != plain.get(key):
-            yield Difference(key, old.get(key), plain.get(key), kind)
-
-
-def short(value: Any) -> str:
-    """A value on one line; of a digest its beginning."""
-    if value is None:
-        return "nothing"
-    text = value if isinstance(value, str) else dumps(value).decode("utf-8", "replace")
-    text = "".join(character if character.isprintable() else " " for character in text)
-    if text.startswith("sha256:"):
-        return text[:_DIGEST_SHOWN]
-    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
+def _machine(seen: Surroundings) -> Machine:
+    return Machine(
+        runtime=seen.runtime,
+        engine=seen.engine,
+        compose=seen.compose,
+        kernel=f"{platform.system()} {platform.release()}",
+        architecture=platform.machine(),
+        cpus=os.cpu_count() or 0,
+        utc_offset=time.strftime("%z"),
+        is_clock_synchronized=seen.is_clock_synchronized,
+    )
 
 
 def _digest(config: Mapping[str, Any]) -> str:

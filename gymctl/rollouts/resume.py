@@ -13,11 +13,12 @@ from gymctl.contract.rollout import ATTEMPT_INDEX, FAILURE_CLASS, Row, rollout_k
 from gymctl.errors import RunError
 from gymctl.metrics.tally import Price, Tally
 from gymctl.paths import RunPaths
-from gymctl.rollouts import altered, history, journal, lines, passport
+from gymctl.rollouts import altered, differences, history, journal, lines, passport
 from gymctl.rollouts.attempts import AttemptPolicy
+from gymctl.rollouts.differences import Difference
 from gymctl.rollouts.encoding import dumps, loads, unreadable
 from gymctl.rollouts.history import History
-from gymctl.rollouts.passport import Difference, Identity, Passport, RowsDigest
+from gymctl.rollouts.passport import Identity, Passport, RowsDigest
 from gymctl.rollouts.route import Router
 from gymctl.rollouts.saved import read_rows
 from gymctl.rollouts.summary import PlanSummary
@@ -94,10 +95,10 @@ def check(
 ) -> Passport:
     """The passport of the run gone on with. Raises RunError, naming what differs, when the run was made with
     something else. `rows` are those that would be run now; None when their files are gone."""
-    differences = passport.differences(found, identity, rows)
-    if differences and not options.goes_on_anyway:
-        raise passport.refusal(paths.rollouts, differences)
-    return passport.continued(found, identity, differences)
+    changed = differences.differences(found, identity, rows)
+    if changed and not options.goes_on_anyway:
+        raise differences.refusal(paths.rollouts, changed)
+    return passport.continued(found, identity, changed)
 
 
 def go_on(
@@ -108,7 +109,7 @@ def go_on(
     summary.repeats = found.repeats
     if str(digest) != found.rows and not options.goes_on_anyway:
         changed = Difference("rows", f"sha256:{found.rows}", f"sha256:{digest}")
-        raise passport.refusal(paths.inputs, [changed])
+        raise differences.refusal(paths.inputs, [changed])
     notes = [note for path in (paths.rollouts, paths.failures) if (note := _mended(path))]
     changed_lines = altered.altered(paths)
     if changed_lines:

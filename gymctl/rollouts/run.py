@@ -31,7 +31,7 @@ from gymctl.rollouts.finish import aggregate_metrics, document
 from gymctl.rollouts.history import identity as row_of
 from gymctl.rollouts.journal import End
 from gymctl.rollouts.metric_input import Counting, MetricInput
-from gymctl.rollouts.passport import Identity, RowsDigest
+from gymctl.rollouts.passport import Identity, RowsDigest, Surroundings
 from gymctl.rollouts.resume import Found, ResumeOptions
 from gymctl.rollouts.route import Router, Routing, Where, depends_on, nowhere
 from gymctl.rollouts.saved import SavedRun
@@ -145,6 +145,7 @@ class Run:
         # Without the settings: a planned row says itself where it goes.
         resumed = resume.go_on(store.paths, passport, Router(table), options, request.price)
         store.go_on(passport, resumed.history, resumed.owed)
+        store.note_config(request.identity)
         return cls(
             request,
             resumed.summary,
@@ -189,9 +190,13 @@ class Run:
         router = Router(table)
         return Counter(router.route(row).server for _, row in self.store.inputs())
 
-    def note_images(self, images: Mapping[str, str]) -> None:
-        """What each server runs, for the passport; before `collect`."""
-        self.store.note_images(images)
+    def note_surroundings(self, seen: Surroundings) -> None:
+        """What the servers run in, for the passport; before `collect`."""
+        self.store.note_surroundings(seen)
+
+    def seal(self) -> None:
+        """Nothing is written any more: say what the files are. Blocking; nothing for a run not begun."""
+        self.store.seal()
 
     def servers_needed(self, table: ServerTable) -> frozenset[str]:
         """The environment servers of this run and everything they call."""

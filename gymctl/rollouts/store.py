@@ -18,18 +18,20 @@ import contextlib
 import os
 import time
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from gymctl.contract.rollout import ATTEMPT_INDEX, FAILURE_CLASS, JOIN_KEY, NO_PERSIST, Row, rollout_key
 from gymctl.paths import RunPaths
-from gymctl.rollouts import journal, lines, passport, place
+from gymctl.rollouts import journal, lines, passport, place, seal
 from gymctl.rollouts.attempts import AttemptPolicy, again
 from gymctl.rollouts.encoding import dumps, loads
 from gymctl.rollouts.expand import rollout_id
 from gymctl.rollouts.history import History
 from gymctl.rollouts.lines import LineFile
-from gymctl.rollouts.passport import Identity, Passport, RowsDigest
+from gymctl.rollouts.passport import Identity, Passport, RowsDigest, Surroundings
+from gymctl.rollouts.returned import Returned
 
 SYNC_SECONDS = 5.0
 _LARGE_LINE = 1_000_000
@@ -48,6 +50,9 @@ class RunStore:
         self.owed = 0
         """Rollouts that have neither a score nor a failure that is the last one."""
         self.passport: Passport | None = None
+        self.returned = Returned()
+        """What the models called themselves, over all sessions."""
+        self._documents: dict[str, str] = {}
         self._is_longest_first = is_longest_first
         self.is_new = True
         """Nothing that was there is gone on with."""
@@ -61,6 +66,11 @@ class RunStore:
     @property
     def _side_inputs(self) -> Path:
         return self.paths.inputs.with_name(f".{self.paths.inputs.name}.{os.getpid()}")
+
+    @property
+    def side_rows(self) -> Path:
+        """The digests of a new run's rows, until it has begun."""
+        return self.paths.inputs.with_name(f".{self.paths.rollouts.stem}.{seal.ROWS}.{os.getpid()}")
 
     def take(self) -> None:
         """Check that the run can be written and keep others out. Raises PrerequisiteError naming the path.
@@ -76,15 +86,18 @@ class RunStore:
         Raises PrerequisiteError naming the path. Nothing of an earlier run is touched.
         """
         self.take()
+        sampling: dict[str, list[Any]] = {}
         try:
-            digest = self._write_inputs(rows)
+            digest = self._write_inputs(rows, sampling)
         except OSError as error:
             self.discard()
             raise place.refused(self.paths, error) from error
         except BaseException:
             self.discard()
             raise
-        self.passport = passport.issue(identity or Identity(), digest, repeats)
+        identity = identity or Identity()
+        self.passport = passport.issue(identity, digest, repeats, sampling)
+        self.note_config(identity)
         self.owed = digest.count
         return digest.count
 
@@ -94,11 +107,18 @@ class RunStore:
         self.history = history
         self.is_new = False
         self.owed = owed
+        self.returned = Returned.of(found)
 
-    def note_images(self, images: Mapping[str, str]) -> None:
-        """What each server runs; written down by `begin`."""
+    def note_config(self, identity: Identity) -> None:
+        """Keep the text of the configuration in the run's folder; written by `begin`."""
+        if identity.config_text:
+            self._documents[seal.CONFIG] = identity.config_text
+
+    def note_surroundings(self, seen: Surroundings) -> None:
+        """What the servers run in; written down by `begin`."""
         assert self.passport is not None, "prepare() or go_on() comes first"
-        self.passport = self.passport.model_copy(update={"images": dict(images)})
+        self.passport = passport.surrounded(self.passport, seen)
+        self._documents.update(seen.documents)
 
     def begin(self) -> tuple[Path, ...]:
         """Make the run the owner of its files; call it when nothing else can refuse the run any more.
@@ -111,6 +131,7 @@ class RunStore:
             if self.owed and not self.is_new:
                 for path in (self.paths.aggregate, self.paths.health, self.paths.verdicts):
                     path.unlink(missing_ok=True)  # of fewer rollouts than there will be
+            self._write_documents()
             passport.write(self.paths.passport, self.passport)
             if self.is_new:
                 self._side_inputs.replace(self.paths.inputs)
@@ -124,6 +145,38 @@ class RunStore:
             raise place.lost_room(self.paths, error) from error
         self._next_sync = time.monotonic() + SYNC_SECONDS
         return replaced
+
+    def _write_documents(self) -> None:
+        """What stands from the beginning, and its digests in the passport, which has no seal from here on."""
+        assert self.passport is not None
+        self.paths.folder.mkdir(parents=True, exist_ok=True)
+        for name, text in self._documents.items():
+            lines.replace(self.paths.folder / name, text.encode("utf-8", "surrogatepass"))
+        if self.is_new:
+            self.side_rows.replace(self.paths.rows)
+        stand = seal.digests(self.paths, [name for name in seal.BEGUN if name != seal.INPUTS])
+        inputs = self._side_inputs if self.is_new else self.paths.inputs
+        self.passport = self.passport.model_copy(
+            update={
+                "schema_version": passport.SCHEMA,
+                "documents": {seal.INPUTS: seal.sha256(inputs), **stand},
+                "seal": None,
+            }
+        )
+
+    def seal(self) -> None:
+        """Say in the passport what all files of the run are; when nothing is written to them any more.
+
+        Reads them once. RunError: the disk is full.
+        """
+        if self._journal is None or self.passport is None:
+            return  # nothing was begun, so an older seal holds
+        self.passport = self.passport.model_copy(update=self.returned.fields())
+        try:
+            self.passport = seal.sealed(self.passport, self.paths, self.owed)
+            passport.write(self.paths.passport, self.passport)
+        except OSError as error:
+            raise place.lost_room(self.paths, error) from error
 
     def inputs(self) -> Iterator[tuple[bytes, Row]]:
         """The rows that are owed as they will be sent, read back one by one. A row that failed before has
@@ -231,6 +284,7 @@ class RunStore:
         if record.get(NO_PERSIST):
             return
         self.history.last.pop(rollout_key(record), None)
+        self.returned.see(record)
         failures = int(record.get(ATTEMPT_INDEX) or 0) + 1
         if record.get(FAILURE_CLASS) is None or self.policy.is_over(failures, record):
             self.owed -= 1
@@ -268,6 +322,7 @@ class RunStore:
         """Forget inputs that were written aside for a run that never began, and let others have the place."""
         with contextlib.suppress(OSError):  # a file system that takes nothing may refuse even this
             self._side_inputs.unlink(missing_ok=True)
+            self.side_rows.unlink(missing_ok=True)
         lock, self._lock = self._lock, None
         if lock is not None:
             lock.release()
@@ -305,16 +360,18 @@ class RunStore:
         old = (self.paths.rollouts, self.paths.failures, self.paths.aggregate)
         existing = tuple(path for path in old if path.exists() and path.stat().st_size > 0)
         health = self.paths.health, self.paths.verdicts
-        for path in (*old, *health, self.paths.journal, self.paths.passport):
+        made = (self.paths.config, self.paths.compose, self.paths.lock, self.paths.rows)
+        for path in (*old, *health, *made, self.paths.journal, self.paths.passport):
             path.unlink(missing_ok=True)
         return existing
 
-    def _write_inputs(self, rows: Iterable[Row]) -> RowsDigest:
+    def _write_inputs(self, rows: Iterable[Row], sampling: dict[str, list[Any]]) -> RowsDigest:
         digest = RowsDigest()
-        with self._side_inputs.open("wb") as file:
+        with self._side_inputs.open("wb") as file, self.side_rows.open("wb") as told:
             for row in rows:
                 line = dumps(row)
-                digest.add(line)
+                told.write(seal.row_line(digest.add(line), row))
+                seal.sampling(row.get("responses_create_params"), sampling)
                 file.write(line + b"\n")
             file.flush()
             os.fsync(file.fileno())

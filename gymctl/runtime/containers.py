@@ -10,7 +10,6 @@ import contextlib
 import re
 import time
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -23,10 +22,11 @@ from gymctl.engine import Engine
 from gymctl.errors import EngineError, GymctlError, PrerequisiteError
 from gymctl.paths import ProjectPaths
 from gymctl.programs import Finished
-from gymctl.runtime import container_logs, events, logs, private, probe, state
+from gymctl.runtime import container_facts, container_logs, events, logs, private, probe, state
+from gymctl.runtime.container_facts import Container
 from gymctl.runtime.ready import PortTakenError
 from gymctl.runtime.running import LAST_LINES, RunningProject
-from gymctl.runtime.stack import Reporter, ServerDeath, ServerStatus
+from gymctl.runtime.stack import Reporter, ServerDeath, ServerStatus, StackFacts
 from gymctl.runtime.state import ProjectState
 
 GRACE_SECONDS = 2
@@ -41,24 +41,6 @@ _PORT_TAKEN = re.compile(
 _NO_NETWORK = re.compile(r"non-overlapping IPv4 address pool|fully subnetted")
 _DEPENDENCY = re.compile(r"dependency failed to start: container (\S+)")
 _NO_IMAGE = re.compile(r"No such image: (\S+)")
-
-
-@dataclass(frozen=True, slots=True)
-class Container:
-    """What the engine's list says of one container."""
-
-    id: str
-    name: str
-    server: str
-    image: str
-    state: str
-    """created, running, exited, dead, …"""
-    is_healthy: bool = False
-    """By the engine's own check."""
-
-    @property
-    def is_running(self) -> bool:
-        return self.state == "running"
 
 
 class ComposeStack(RunningProject):
@@ -138,6 +120,9 @@ class ComposeStack(RunningProject):
         )
         is_ready |= {name: name in joined for name in self.state.ray}
         return [self._status(server, found.get(server), is_ready[server]) for server in self.servers.values()]
+
+    async def facts(self) -> StackFacts:
+        return await container_facts.look(self._engine, self.containers, self.paths.compose)
 
     def logs(self, query: logs.LogQuery) -> AsyncGenerator[logs.LogLine]:
         rows = [(row.server, row.id) for row in self.containers() if query.wants(row.server)]

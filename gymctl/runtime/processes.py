@@ -21,10 +21,10 @@ from gymctl.config.tree.masking import is_secret
 from gymctl.contract.part import PART_VARIABLE
 from gymctl.errors import EngineError
 from gymctl.paths import ProjectPaths
-from gymctl.runtime import keeper, logs, probe, state
+from gymctl.runtime import inforce, keeper, logs, probe, state
 from gymctl.runtime.envs import Environments
 from gymctl.runtime.running import LAST_LINES, RunningProject
-from gymctl.runtime.stack import ServerDeath, ServerStatus
+from gymctl.runtime.stack import ServerDeath, ServerFacts, ServerStatus, StackFacts
 from gymctl.runtime.state import ProjectState
 
 WATCH_SECONDS = 0.1
@@ -98,6 +98,11 @@ class ProcessStack(RunningProject):
                 )
             )
         return rows
+
+    async def facts(self) -> StackFacts:
+        """Processes are children of gymctl's: what holds for it holds for them."""
+        limits = inforce.here()
+        return StackFacts({server: ServerFacts(limits) for server in self.servers.values()})
 
     def logs(self, query: logs.LogQuery) -> AsyncGenerator[logs.LogLine]:
         files = {server: self.log(service) for service, server in self.servers.items()}

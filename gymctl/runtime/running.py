@@ -10,7 +10,7 @@ from gymctl.compose.names import HEAD
 from gymctl.contract.servers import ServerTable
 from gymctl.paths import ProjectPaths
 from gymctl.runtime.logs import LogLine, LogQuery
-from gymctl.runtime.stack import RuntimeName, ServerDeath, ServerStatus
+from gymctl.runtime.stack import RuntimeName, ServerDeath, ServerStatus, StackFacts
 from gymctl.runtime.state import ProjectState
 
 LAST_LINES = 20
@@ -55,6 +55,9 @@ class RunningProject(ABC):
         """Where to look for a server, in an error's second line."""
         service = self.state.services.get(server, server)
         return str(self.log(service))
+
+    @abstractmethod
+    async def facts(self) -> StackFacts: ...
 
     @abstractmethod
     def deaths(self) -> AsyncGenerator[ServerDeath]: ...

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from gymctl.contract.servers import ServerTable
+from gymctl.runtime.inforce import InForce
 
 RuntimeName = Literal["compose", "process"]
 RuntimeChoice = Literal["auto", "compose", "process"]
@@ -29,6 +30,31 @@ class ServerStatus:
     restarts: int = 0
     profile: str = "closed"
     """How its container is fenced in: closed, or compat (compose/profiles.py)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """What a server runs in, as it is and not as it was asked for."""
+
+    limits: InForce
+    image: str | None = None
+    """As the compose file names it."""
+    image_id: str | None = None
+    digest: str | None = None
+    """`repository@sha256:…`, where a registry knows the image."""
+    profile: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StackFacts:
+    """Of a whole project that is up."""
+
+    servers: Mapping[str, ServerFacts]
+    """The head among them."""
+    engine: str | None = None
+    compose: str | None = None
+    """Versions."""
+    compose_text: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +103,10 @@ class Stack(Protocol):
         ...
 
     async def status(self) -> Sequence[ServerStatus]: ...
+
+    async def facts(self) -> StackFacts:
+        """What the servers run in; asks each container, so it takes a tenth of a second for each."""
+        ...
 
     async def release(self) -> None:
         """Let the project live on after this process; an attached one ends with its starter."""

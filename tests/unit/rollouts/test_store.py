@@ -31,7 +31,7 @@ async def test_records_go_to_the_file_they_belong_to(tmp_path: Path) -> None:
     await run.append({"_ng_failure_class": "x", "_ng_no_persist": True})
     run.close()
     assert names(tmp_path / "out") == ["x", "x.jsonl", "x_failures.jsonl", "x_materialized_inputs.jsonl"]
-    assert names(tmp_path / "out" / "x") == ["journal.jsonl", "passport.json"]
+    assert names(tmp_path / "out" / "x") == ["journal.jsonl", "passport.json", "rows.sha256"]
     assert (tmp_path / "out/x.jsonl").read_bytes().count(b"\n") == 1
     assert list(run.records()) == [{"reward": 1.0, "text": "a\u2028b"}]
     assert [row for _, row in run.inputs()] == [{"n": 1}, {"n": 2}]
