@@ -7,6 +7,7 @@
 # The compilers come from the image's own Debian packages and are removed in the same RUN, so no layer holds them.
 set -eu
 
+trap 'rm -f /tmp/with_compiler.log' EXIT
 "$@" 2>/tmp/with_compiler.log && exit 0
 status=$?
 cat /tmp/with_compiler.log >&2

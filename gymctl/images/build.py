@@ -13,7 +13,7 @@ from gymctl.config.model import BuildSettings, Config
 from gymctl.engine import Engine
 from gymctl.errors import EngineError, GymctlError
 from gymctl.images import base as base_image
-from gymctl.images.context import Context
+from gymctl.images.context import FIXED_TIME, Context
 from gymctl.images.failure import explain, without_mounts
 from gymctl.images.plan import LABEL_INPUTS, ImagePlan
 from gymctl.images.progress import Reporter
@@ -137,7 +137,8 @@ def command(plan: ImagePlan, builder: str, dockerfile: Path, rest: Sequence[str]
     """The arguments of `docker` that build `plan`; `rest` holds secrets (as files) and the context."""
     return [
         *("buildx", "build", "--builder", builder, "--load", "--progress", "plain"),
-        *("--file", str(dockerfile), "--tag", plan.tag, "--build-arg", f"BASE_IMAGE={plan.parent}"),
+        *("--file", str(dockerfile), "--tag", plan.tag),
+        *("--build-arg", f"BASE_IMAGE={plan.parent}", "--build-arg", f"SOURCE_DATE_EPOCH={FIXED_TIME}"),
         *(part for key, value in plan.labels.items() for part in ("--label", f"{key}={value}")),
         *rest,
     ]

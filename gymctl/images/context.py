@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -16,6 +17,10 @@ from gymctl.paths import PACKAGE, bundled
 SDK_MODULES = ("__init__.py", "connections.py", "deferred.py", "errors.py", "paths.py", "transport.py")
 SDK_PACKAGES = ("contract", "metrics", "servers")
 SDK_LEFT_OUT = ("metrics/exporters",)
+
+FIXED_TIME = 1754697600
+"""When every image and what is copied into it was made, as far as they say; seconds since 1970. Else no two
+builds of one image were equal. scripts/fixed_times.sh has it too."""
 
 # Never part of an image: tests, caches, environments, and files that hold a user's keys.
 _LEFT_OUT = (
@@ -54,7 +59,8 @@ class Context:
         return total.hexdigest()
 
     def copy_to(self, target: Path) -> None:
-        """Write the files below `target`, readable by any user (a checkout may come from umask 077)."""
+        """Write the files below `target`, readable by any user (a checkout may come from umask 077), all with
+        one time: a COPY takes it into the image."""
         target.mkdir(parents=True, exist_ok=True)
         for place, file in self.files.items():
             copy = target / place
@@ -65,6 +71,9 @@ class Context:
                 made.chmod(0o755)
             shutil.copyfile(file, copy)
             copy.chmod(_mode(file))
+        folders = {parent for place in self.files for parent in PurePosixPath(place).parents}
+        for place in (*self.files, *folders):
+            os.utime(target / place, (FIXED_TIME, FIXED_TIME))
 
 
 def _mode(file: Path) -> int:
@@ -132,12 +141,17 @@ def stage_sdk(target: Path) -> Path:
     return target
 
 
+def base_scripts() -> dict[str, Path]:
+    """What every base copies beside its packages."""
+    names = ("with_network.sh", "fixed_times.sh", "compile_code.py")
+    return {name: bundled() / "scripts" / name for name in names}
+
+
 def base_context() -> Context:
     """Everything that Dockerfile.base copies."""
     root = bundled()
     extra = {
         "base.lock": root / "server_images" / "base.lock",
         "uv.lock": root / "server_images" / "uv.lock",
-        "with_network.sh": root / "scripts" / "with_network.sh",
     }
-    return _sorted(iter({**sdk_context().files, **extra}.items()))
+    return _sorted(iter({**sdk_context().files, **base_scripts(), **extra}.items()))

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from gymctl.config.families import REQUIREMENT_FILES
 from gymctl.config.model import Config, ServerBlock
-from gymctl.images.context import Context, checkout_files
+from gymctl.images.context import Context, base_scripts, checkout_files
 from gymctl.images.plan import BaseImage, Dockerfile, ImagePlan, folders, inputs_hash, plan_server
 from gymctl.paths import PACKAGE, bundled
 
@@ -161,7 +161,7 @@ def _runs_git(context: Context) -> bool:
 def _family_files(package: Package) -> Iterator[tuple[str, Path]]:
     root = bundled()
     yield "uv.lock", root / "server_images" / "uv.lock"
-    yield "with_network.sh", root / "scripts" / "with_network.sh"
+    yield from base_scripts().items()
     yield "with_compiler.sh", root / "scripts" / "with_compiler.sh"
     yield "nemo_gym_part.py", PACKAGE / "servers" / "nemo_gym_part.py"
     lock = root / "server_images" / _lock(package)

@@ -90,7 +90,7 @@ def test_the_line_that_installs_the_package_from_above_is_met_by_the_base(tmp_pa
     text = image(folder(tmp_path, requirements_txt=LINE + "tiktoken\n")).dockerfile.text()
 
     assert "'nemo-gym==0.7.0' -r others.txt" in text
-    assert "COPY --chmod=0777 . /srv/gym/resources_servers/mcqa" in text
+    assert "cp -r /tmp/server/. /srv/gym/resources_servers/mcqa" in text
 
 
 @pytest.mark.parametrize(

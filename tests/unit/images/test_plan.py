@@ -13,7 +13,7 @@ from gymctl.config.model import Config, GlobalSettings, ServerBlock
 from gymctl.contract.servers import KINDS
 from gymctl.images import plan as plans
 from gymctl.images.build import command
-from gymctl.images.context import Context, server_context
+from gymctl.images.context import FIXED_TIME, Context, server_context
 from gymctl.images.plan import (
     LABEL_BASE,
     BaseImage,
@@ -116,14 +116,14 @@ def test_requirements_that_refer_to_files_see_the_whole_folder(
     tmp_path: Path, requirements: str, whole_folder: bool
 ) -> None:
     text = server_dockerfile(server_context(server(tmp_path, requirements_txt=requirements))).text()
-    assert ("source=.," in text) is whole_folder
+    assert ("target=/tmp/server,rw" in text) is whole_folder
     assert ("source=requirements.txt," in text) is not whole_folder
 
 
 def test_a_folder_without_requirements_installs_nothing(tmp_path: Path) -> None:
     text = server_dockerfile(server_context(server(tmp_path))).text()
     assert "pip install" not in text
-    assert "COPY . /srv/server" in text
+    assert "cp -r /tmp/server/. /srv/server" in text
 
 
 def test_pyproject_dependencies_are_installed(tmp_path: Path) -> None:
@@ -171,12 +171,37 @@ def test_planted_secrets_are_in_no_tag_label_or_argument(tmp_path: Path) -> None
     assert "planted" not in f"{image.tag} {image.labels} {image.dockerfile.text()}"
 
 
-def test_the_dockerfiles_build_on_old_engines(tmp_path: Path) -> None:
+def dockerfiles(folder: Path) -> list[str]:
     texts = [(plans.bundled() / "Dockerfile.base").read_text()]
-    texts.append(server_dockerfile(server_context(server(tmp_path, requirements_txt="-r x"))).text())
+    texts.append(server_dockerfile(server_context(server(folder, requirements_txt="-r x"))).text())
+    texts += [
+        file.read_text() for file in sorted((plans.bundled() / "templates").glob("Dockerfile.nemo_gym*"))
+    ]
+    return texts
+
+
+def test_the_dockerfiles_write_no_time_of_day(tmp_path: Path) -> None:
+    texts = dockerfiles(tmp_path)
+    assert len(texts) == 5
     for text in texts:
+        assert not re.search(r"(?m)^(COPY|ADD)\b", text), "the folder that is copied to gets the time of day"
+        assert "--compile-bytecode" not in text, "its bytes depend on which worker gets which file"
+
+
+def test_images_their_files_and_their_scripts_have_one_time(tmp_path: Path) -> None:
+    context = server_context(server(tmp_path / "weather"))
+    context.copy_to(tmp_path / "copy")
+    times = {file.stat().st_mtime for file in (tmp_path / "copy", tmp_path / "copy" / "app.py")}
+    assert times == {FIXED_TIME}
+    assert f":-{FIXED_TIME}}}" in (plans.bundled() / "scripts" / "fixed_times.sh").read_text()
+    image = plan_server(tmp_path / "weather", "resources_servers", "weather", "gymctl/base:1")
+    assert f"SOURCE_DATE_EPOCH={FIXED_TIME}" in command(image, "default", tmp_path, [])
+
+
+def test_the_dockerfiles_build_on_old_engines(tmp_path: Path) -> None:
+    for text in dockerfiles(tmp_path):
         assert not re.match(r"#\s*syntax\s*=", text)
-        text = re.sub(r"(?m)^#.*", "", text)
+        text = re.sub(r"(?m)^#.*|\{#[^#]*#\}", "", text)
         assert not re.search(r"<<|--link|--parents|--exclude|,env=|--network", text)
         assert not re.search(r"--mount=\S*\$", text), "variables in --mount need a newer BuildKit"
 

@@ -44,7 +44,7 @@ def test_a_package_of_the_root_is_copied_and_not_installed_editable(
     text = plan.dockerfile.text()
 
     assert list(plan.context.files) == ["benchmarks/sums/pyproject.toml"]
-    assert "family.constraints ./benchmarks/sums\n" in text
+    assert "family.constraints ./benchmarks/sums &&" in text
     assert "install -y --no-install-recommends git" in text
 
 
