@@ -1,0 +1,305 @@
+"""A small client of registries (OCI distribution spec 1.1): manifests, blobs, tags, referrers.
+
+What is read is hashed while it is read, so nothing is returned under a digest that it does not have. Images
+themselves go by `docker push` and `docker pull`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import ssl
+import urllib.request
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import urljoin, urlsplit
+
+import aiohttp
+
+from gymctl import __version__
+from gymctl.artefacts import credentials
+from gymctl.artefacts.descriptor import (
+    EMPTY,
+    MANIFESTS,
+    OCI_EMPTY,
+    OCI_INDEX,
+    OCI_MANIFEST,
+    Descriptor,
+    Manifest,
+    canonical,
+    is_digest,
+    manifest_bytes,
+    short,
+)
+from gymctl.artefacts.reference import is_loopback
+from gymctl.errors import EngineError, GymctlError, IntegrityError, PrerequisiteError
+
+MOST_MANIFEST_BYTES = 4 << 20
+"""As registries themselves accept."""
+CONNECT_SECONDS = 20.0
+SILENCE_SECONDS = 120.0
+TRIES = 3
+_CERTS = Path("/etc/docker/certs.d")
+_CHUNK = 1 << 20
+_BUSY = (429, 500, 502, 503, 504)
+
+
+class Registry:
+    """One registry host. An async context manager; safe for several tasks at once."""
+
+    def __init__(self, host: str, *, plain_http: bool = False) -> None:
+        self.host = host
+        is_plain = plain_http or is_loopback(host)
+        name = "registry-1.docker.io" if host == "docker.io" else host
+        self._base = f"{'http' if is_plain else 'https'}://{name}"
+        self._tokens: dict[str, str] = {}
+        self._session: aiohttp.ClientSession | None = None
+        proxies = (
+            {} if is_loopback(host) or urllib.request.proxy_bypass(name) else urllib.request.getproxies()
+        )
+        self._proxy = proxies.get(urlsplit(self._base).scheme)
+
+    async def __aenter__(self) -> Self:
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(ssl=_tls(self.host)),
+            timeout=aiohttp.ClientTimeout(
+                sock_connect=CONNECT_SECONDS, sock_read=SILENCE_SECONDS, total=None
+            ),
+            headers={"User-Agent": f"gymctl/{__version__}", "Accept-Encoding": "identity"},
+            # Blobs are what they are: a layer that is gzip must not be unpacked on the way.
+            auto_decompress=False,
+        )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    async def manifest(self, path: str, wanted: str) -> Manifest | None:
+        """By tag or digest; None when there is none. By digest, IntegrityError: it is another one."""
+        headers = {"Accept": ", ".join(MANIFESTS)}
+        async with self._request("GET", path, f"manifests/{wanted}", headers=headers) as answer:
+            if answer.status == 404:
+                return None
+            await self._check(answer, f"{path}: manifest")
+            data = await answer.content.read(MOST_MANIFEST_BYTES + 1)
+            while len(data) <= MOST_MANIFEST_BYTES and (more := await answer.content.read(_CHUNK)):
+                data += more
+            media_type = answer.headers.get("Content-Type", "").partition(";")[0]
+        if len(data) > MOST_MANIFEST_BYTES:
+            raise IntegrityError("a manifest is larger than 4 MB", where=f"{self.host}/{path}")
+        found = Manifest(data, media_type)
+        if is_digest(wanted) and found.digest != wanted:
+            raise self._other(path, "manifest", wanted, found.digest)
+        return found
+
+    async def put_manifest(self, path: str, wanted: str, data: bytes, media_type: str = OCI_MANIFEST) -> bool:
+        """Store under a tag or its digest. Returns whether the registry keeps referrers of its subject."""
+        headers = {"Content-Type": media_type}
+        async with self._request("PUT", path, f"manifests/{wanted}", headers=headers, data=data) as answer:
+            await self._check(answer, f"{path}: manifest")
+            return "OCI-Subject" in answer.headers
+
+    async def has_blob(self, path: str, digest: str) -> int | None:
+        """The size that the registry says; None when it has no such blob."""
+        async with self._request("HEAD", path, f"blobs/{digest}") as answer:
+            if answer.status == 404:
+                return None
+            await self._check(answer, f"{path}: {short(digest)}")
+            return int(answer.headers.get("Content-Length", -1))
+
+    async def blob(self, path: str, blob: Descriptor) -> AsyncIterator[bytes]:
+        """The bytes, piece by piece. IntegrityError, at the end or before: missing, longer, another digest.
+
+        Until it has ended nothing that it gave may be trusted.
+        """
+        total, size = hashlib.sha256(), 0
+        async with self._request("GET", path, f"blobs/{blob.digest}") as answer:
+            if answer.status == 404:
+                what = f"the registry has no blob {short(blob.digest)}"
+                raise IntegrityError(what, where=f"{self.host}/{path}", hint="push it again")
+            await self._check(answer, f"{path}: {short(blob.digest)}")
+            async for chunk in answer.content.iter_chunked(_CHUNK):
+                total.update(chunk)
+                size += len(chunk)
+                if size > blob.size:
+                    break
+                yield chunk
+        if size != blob.size or f"sha256:{total.hexdigest()}" != blob.digest:
+            found = f"sha256:{total.hexdigest()}" if size <= blob.size else f"more than {blob.size} bytes"
+            raise self._other(
+                path, blob.annotations.get("org.opencontainers.image.title", "blob"), blob.digest, found
+            )
+
+    async def read(self, path: str, blob: Descriptor) -> bytes:
+        """A blob whole; for small ones."""
+        return b"".join([chunk async for chunk in self.blob(path, blob)])
+
+    async def put_blob(self, path: str, blob: Descriptor, chunks: Iterable[bytes]) -> bool:
+        """Store a blob where it is missing. Returns whether it was sent."""
+        if await self.has_blob(path, blob.digest) is not None:
+            return False
+        async with self._request("POST", path, "blobs/uploads/") as answer:
+            await self._check(answer, f"{path}: upload")
+            place = urljoin(str(answer.url), answer.headers.get("Location", ""))
+        place += f"{'&' if '?' in place else '?'}digest={blob.digest}"
+        headers = {"Content-Type": "application/octet-stream", "Content-Length": str(blob.size)}
+        async with self._request(
+            "PUT", path, place, headers=headers, data=_sent(iter(chunks)), is_repeatable=False
+        ) as answer:
+            await self._check(answer, f"{path}: {short(blob.digest)}")
+        return True
+
+    async def tags(self, path: str) -> list[str]:
+        """All tags of a repository, sorted; none when it is not there."""
+        async with self._request("GET", path, "tags/list") as answer:
+            if answer.status == 404:
+                return []
+            await self._check(answer, f"{path}: tags")
+            found = await _json(answer)
+        return sorted(map(str, found.get("tags") or ()))
+
+    async def referrers(self, path: str, digest: str, artifact_type: str | None = None) -> list[Descriptor]:
+        """What is attached to a manifest: by the registry's API, or where it has none, by tag."""
+        async with self._request("GET", path, f"referrers/{digest}") as answer:
+            if answer.status == 200:
+                found = await _json(answer)
+            elif answer.status in (400, 404, 405):
+                index = await self.manifest(path, fallback_tag(digest))
+                found = {} if index is None else index.parsed(f"{self.host}/{path}")
+            else:
+                await self._check(answer, f"{path}: referrers")
+                found = {}
+        every = [Descriptor.read(one, f"{self.host}/{path}") for one in found.get("manifests") or ()]
+        return [one for one in every if artifact_type in (None, one.artifact_type)]
+
+    async def attach(
+        self,
+        path: str,
+        subject: Descriptor,
+        artifact_type: str,
+        data: bytes,
+        annotations: Mapping[str, str] | None = None,
+    ) -> Descriptor:
+        """Attach a file to a manifest (an SBOM to an image), once. Returns the artefact's descriptor."""
+        layer = Descriptor.of(artifact_type, data, annotations=annotations or {})
+        config = Descriptor.of(OCI_EMPTY, EMPTY)
+        bare = Descriptor(subject.media_type, subject.digest, subject.size)
+        manifest = manifest_bytes(config, [layer], artifact_type=artifact_type, subject=bare)
+        made = Descriptor.of(OCI_MANIFEST, manifest, artifact_type=artifact_type)
+        known = await self.referrers(path, subject.digest)
+        if any(one.digest == made.digest for one in known):
+            return made
+        await self.put_blob(path, config, [EMPTY])
+        await self.put_blob(path, layer, [data])
+        if not await self.put_manifest(path, made.digest, manifest):
+            entries = [one.json() for one in sorted([*known, made], key=lambda one: one.digest)]
+            index = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": entries}
+            await self.put_manifest(path, fallback_tag(subject.digest), canonical(index), OCI_INDEX)
+        return made
+
+    @contextlib.asynccontextmanager
+    async def _request(
+        self, method: str, path: str, rest: str, *, is_repeatable: bool = True, **options: Any
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """One request below the repository `path`; `rest` may be a whole URL, of an upload. A challenge is
+        answered once for each scope, a busy registry asked again."""
+        assert self._session is not None, "enter it first"
+        url = rest if "://" in rest else f"{self._base}/v2/{path}/{rest}"
+        scope = f"repository:{path}:{'pull' if method in ('GET', 'HEAD') else 'pull,push'}"
+        headers = dict(options.pop("headers", {}))
+        is_theirs = urlsplit(url).netloc != urlsplit(self._base).netloc
+        for attempt in range(1, TRIES + 1):
+            is_last = attempt == TRIES
+            token = None if is_theirs else self._tokens.get(scope)
+            sent = {**headers, **({"Authorization": token} if token else {})}
+            try:
+                async with self._session.request(
+                    method, url, headers=sent, proxy=self._proxy, **options
+                ) as answer:
+                    if answer.status == 401 and not is_theirs and is_repeatable and not is_last:
+                        if await self._answered(answer, scope):
+                            continue
+                    elif answer.status in _BUSY and is_repeatable and not is_last:
+                        await asyncio.sleep(attempt)
+                        continue
+                    yield answer
+                    return
+            except (aiohttp.ClientError, OSError, TimeoutError) as error:
+                raise self._unreachable(error) from None
+
+    async def _answered(self, answer: aiohttp.ClientResponse, scope: str) -> bool:
+        """Get what answers the registry's challenge; False when there is nothing new to say."""
+        assert self._session is not None
+        challenge = credentials.Challenge.read(answer.headers.get("WWW-Authenticate", ""))
+        options = {"proxy": self._proxy}
+        header = await credentials.authorization(self._session, challenge, self.host, scope, **options)
+        if header is None or self._tokens.get(scope) == header:
+            return False
+        self._tokens[scope] = header
+        return True
+
+    async def _check(self, answer: aiohttp.ClientResponse, what: str) -> None:
+        if answer.status < 300:
+            return
+        if answer.status in (401, 403):
+            raise PrerequisiteError(
+                f"the registry {self.host} does not let you ({answer.status}): {what}",
+                hint=f"docker login {self.host}",
+            )
+        said = ""
+        with contextlib.suppress(ValueError, aiohttp.ClientError):
+            errors = (await _json(answer)).get("errors") or ()
+            said = "; ".join(f"{one.get('code')}: {one.get('message')}" for one in errors[:3])
+        raise EngineError(
+            f"the registry {self.host} answers {answer.status} for {what}", details=[said] if said else ()
+        )
+
+    def _unreachable(self, error: Exception) -> GymctlError:
+        """Without the library's own text: it may hold a URL with a key in it."""
+        if isinstance(error, aiohttp.ClientSSLError | ssl.SSLError):
+            return PrerequisiteError(
+                f"no TLS with the registry {self.host}: its certificate is not trusted, or it has none",
+                hint=f"put its CA into {_CERTS}/{self.host}/ca.crt, or name it by SSL_CERT_FILE; "
+                "--plain-http does without TLS",
+            )
+        reason = getattr(error, "strerror", None) or type(error).__name__
+        return PrerequisiteError(
+            f"the registry {self.host} cannot be reached: {reason}",
+            hint="check the name, the port and this machine's network and proxy",
+        )
+
+    def _other(self, path: str, what: str, expected: str, found: str) -> IntegrityError:
+        return IntegrityError(
+            f"{what} is not what its digest says: expected {short(expected)}, found {short(found)}",
+            where=f"{self.host}/{path}",
+            hint="it was altered or damaged in the registry: push it again, or use another registry",
+        )
+
+
+def fallback_tag(digest: str) -> str:
+    """Where referrers stand in a registry without an API for them (OCI 1.1: referrers tag schema)."""
+    return digest.replace(":", "-")
+
+
+def _tls(host: str) -> ssl.SSLContext:
+    """The machine's CAs (SSL_CERT_FILE), and those that Docker trusts for this registry."""
+    context = ssl.create_default_context()
+    for file in sorted((_CERTS / host).glob("*.crt")) if (_CERTS / host).is_dir() else ():
+        with contextlib.suppress(OSError, ssl.SSLError):
+            context.load_verify_locations(cafile=file)
+    return context
+
+
+async def _sent(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
+    """Read in a thread: a file may lie on a slow disk."""
+    while (chunk := await asyncio.to_thread(next, chunks, b"")) != b"":
+        yield chunk
+
+
+async def _json(answer: aiohttp.ClientResponse) -> dict[str, Any]:
+    found = json.loads(await answer.read())
+    return found if isinstance(found, dict) else {}
