@@ -43,8 +43,9 @@ def image_without_python() -> Iterator[str]:
 def test_it_lists_what_pip_and_dpkg_list(
     engine: Engine, reporter: Any, config_of: Callable[..., Config], own_cache: Path
 ) -> None:
-    plan = plan_base(asyncio.run(base.choose(config_of(), engine, reporter)))
-    asyncio.run(make([plan], engine, reporter))
+    config = config_of()
+    plan = plan_base(asyncio.run(base.choose(config, engine, reporter)))
+    asyncio.run(make([plan], engine, reporter, config.settings.build))
     image = engine.image_id(plan.tag)
     assert image is not None
     content = asyncio.run(sbom(engine, image, plan.source))

@@ -1,0 +1,76 @@
+"""Write a bundle: one file with a benchmark, the images of its servers and their SBOMs (layout.py)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from gymctl.artefacts import layout, plain_tar, saved
+from gymctl.artefacts.content import Content
+from gymctl.artefacts.layout import PackedImage, Source
+from gymctl.engine import Engine
+from gymctl.errors import EngineError, IntegrityError
+from gymctl.images.lock import Lock, LockedImage
+from gymctl.images.progress import Reporter
+from gymctl.images.sbom import sbom
+
+SUFFIX = ".gymb"
+
+
+async def bundle(content: Content, lock: Lock, engine: Engine, output: Path, reporter: Reporter) -> int:
+    """Write the bundle to `output`, old or new, never half; returns its size in bytes.
+
+    lock: the images, which the engine holds; all for one platform. Memory does not grow with what is packed;
+    disk does, to twice the size for a while. An OSError of a full disk is the caller's to tell.
+    """
+    images = lock.images
+    with tempfile.TemporaryDirectory(prefix=".gymctl-bundle-", dir=output.parent) as folder:
+        reporter.progress(f"looking into {len(images)} images")
+        bills = [await sbom(engine, image.id, image.name) for image in images]
+        reporter.progress(f"saving {len(images)} images")
+        found = await saved.save(engine, [image.id for image in images], Path(folder) / "images.tar")
+        packed = [
+            PackedImage(image, _of(image, found), bill) for image, bill in zip(images, bills, strict=True)
+        ]
+        reporter.progress(f"writing {output.name}")
+        files = layout.files(content, packed)
+        stop = threading.Event()
+        try:
+            return await asyncio.to_thread(write, files, Path(folder) / "new", output, stop)
+        except asyncio.CancelledError:
+            stop.set()
+            raise
+
+
+def _of(image: LockedImage, found: list[saved.SavedImage]) -> saved.SavedImage:
+    for one in found:
+        if one.id == image.id:
+            return one
+    if len(found) == 1:
+        what = f"the engine's image of {image.name} is {found[0].id[:19]}, the lock has {image.id[:19]}"
+        raise IntegrityError(what, hint="build again")
+    raise EngineError(f"the engine did not save the image of {image.name}", where=image.id)
+
+
+def write(files: Mapping[str, Source], temporary: Path, output: Path, stop: threading.Event) -> int:
+    with temporary.open("wb") as stream:
+        for name, source in files.items():
+            plain_tar.write(stream, name, source.size, _until(stop, source.chunks()))
+        plain_tar.end(stream)
+        stream.flush()
+        os.fsync(stream.fileno())
+        size = stream.tell()
+    temporary.replace(output)
+    return size
+
+
+def _until(stop: threading.Event, chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """A thread cannot be cancelled; this one is told."""
+    for chunk in chunks:
+        if stop.is_set():
+            raise InterruptedError
+        yield chunk

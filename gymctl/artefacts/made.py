@@ -1,0 +1,78 @@
+"""A benchmark made ready to travel: its images built, its files gathered, one lock over both."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gymctl.artefacts.content import Content
+from gymctl.artefacts.gather import gather
+from gymctl.config.model import Config
+from gymctl.config.shaping.standins import DUMMY, MODELS
+from gymctl.config.sources import Selection
+from gymctl.engine import Engine
+from gymctl.images import base as base_image
+from gymctl.images.build import make
+from gymctl.images.lock import Lock
+from gymctl.images.locking import lock_of
+from gymctl.images.plan import plan_server
+from gymctl.images.progress import Reporter
+from gymctl.images.project import Pythons, needs_nemo_gym, plan_project
+from gymctl.paths import bundled
+
+OFTEN = frozenset({"vllm_model"})
+"""Model servers that travel although they add packages."""
+_REQUIREMENTS = ("requirements.txt", "requirements-nodeps.txt", "pyproject.toml", "Dockerfile")
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    content: Content
+    lock: Lock
+
+
+async def made(
+    config: Config,
+    selection: Selection,
+    engine: Engine,
+    reporter: Reporter,
+    *,
+    extra: Mapping[str, Path] | None = None,
+) -> Made:
+    """Build what is missing of a benchmark's images, and gather its files (see `gather`).
+
+    `config` is loaded from `selection` with `needs_model=False`. Who runs the benchmark chooses the model, so
+    besides the one that `config` has, every model server comes along that adds little to the base.
+    """
+    servers = {name: block for name, block in config.servers.items() if block.implementation != DUMMY}
+    config = replace(config, servers=servers)
+    models = dict(models_that_travel(config))
+    ours = await base_image.choose(config, engine, reporter)
+    newer = await base_image.choose_for_nemo_gym(config, engine, reporter) if needs_nemo_gym(config) else None
+    plans = await asyncio.to_thread(plan_project, config, Pythons(ours, newer))
+    for folder in models.values():
+        plans.append(await asyncio.to_thread(plan_server, folder, MODELS, folder.name, plans[0].tag))
+    built = await make(plans, engine, reporter, config.settings.build)
+    reporter.step("images", f"{len(plans)} in use, {f'{len(built)} built' if built else 'all there'}")
+    lock = await asyncio.to_thread(lock_of, plans, engine)
+    content = await asyncio.to_thread(
+        lambda: gather(config, selection, models=models, lock=lock, extra=extra)
+    )
+    return Made(content, lock)
+
+
+def models_that_travel(config: Config) -> Iterator[tuple[str, Path]]:
+    """Built-in model servers, by place, that the config does not have itself."""
+    own = {block.implementation for block in config.servers.values() if block.kind == MODELS}
+    for folder in sorted((bundled() / "server_images" / MODELS).iterdir()):
+        is_server = (folder / "app.py").is_file()
+        adds = any(_says_something(folder / name) for name in _REQUIREMENTS)
+        if is_server and folder.name not in own and (folder.name in OFTEN or not adds):
+            yield f"{MODELS}/{folder.name}", folder
+
+
+def _says_something(file: Path) -> bool:
+    lines = file.read_text("utf-8").splitlines() if file.is_file() else []
+    return any(line.strip() and not line.lstrip().startswith("#") for line in lines)

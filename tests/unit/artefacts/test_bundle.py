@@ -1,0 +1,286 @@
+"""A bundle: the same bytes every time, and one that is not as it was packed is refused by what differs."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from fakes import bundles
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gymctl.artefacts import layout, plain_tar, saved
+from gymctl.artefacts.opened import open_bundle
+from gymctl.artefacts.unbundle import unpack
+from gymctl.errors import EngineError, IntegrityError
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    return bundles.make(tmp_path_factory.mktemp("bundle")).read_bytes()
+
+
+def entries(data: bytes) -> dict[str, plain_tar.Entry]:
+    return {entry.name: entry for entry in plain_tar.scan(io.BytesIO(data), "test")}
+
+
+def blob(data: bytes) -> str:
+    return layout.BLOBS + hashlib.sha256(data).hexdigest()
+
+
+def flipped(data: bytes, offset: int) -> bytes:
+    return data[:offset] + bytes([data[offset] ^ 1]) + data[offset + 1 :]
+
+
+def opened(folder: Path, data: bytes) -> None:
+    path = folder / "weather.gymb"
+    path.write_bytes(data)
+    open_bundle(path)
+
+
+def refused(folder: Path, data: bytes) -> str:
+    with pytest.raises(IntegrityError) as caught:
+        opened(folder, data)
+    assert caught.value.exit_code == 9
+    assert caught.value.where == str(folder / "weather.gymb")
+    return str(caught.value)
+
+
+def rebuilt(data: bytes, change: Callable[[dict[str, bytes]], None]) -> bytes:
+    """With other files and SHA256SUMS that lists them: what somebody would make who knows the form."""
+    files = {name: data[one.offset : one.offset + one.size] for name, one in entries(data).items()}
+    change(files)
+    files[layout.SUMS] = layout.sums(
+        (name, hashlib.sha256(text).hexdigest()) for name, text in files.items() if name != layout.SUMS
+    )
+    out = io.BytesIO()
+    for name, text in sorted(files.items()):
+        plain_tar.write(out, name, len(text), [text])
+    plain_tar.end(out)
+    return out.getvalue()
+
+
+def test_twice_the_same_bytes(tmp_path: Path, whole: bytes) -> None:
+    assert bundles.make(tmp_path).read_bytes() == whole
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(("new", "."))] == []
+
+
+def test_every_blob_is_there_once_whoever_shares_it(whole: bytes) -> None:
+    names = [name for name in entries(whole) if name == blob(bundles.LAYERS[0])]
+    assert len(names) == 1
+    assert whole.count(bundles.LAYERS[0]) == 1
+
+
+def test_any_tar_reads_it_and_sums_say_what_is_in_it(whole: bytes) -> None:
+    with tarfile.open(fileobj=io.BytesIO(whole)) as archive:
+        members = archive.getmembers()
+        found = {
+            member.name: hashlib.sha256(archive.extractfile(member).read()).hexdigest()  # type: ignore[union-attr]
+            for member in members
+        }
+    assert [member.name for member in members] == sorted(found)
+    assert {(one.mtime, one.uid, one.gid, one.uname) for one in members} == {(0, 0, 0, "")}
+    sums = whole[entries(whole)[layout.SUMS].offset :][: entries(whole)[layout.SUMS].size].decode()
+    assert dict(reversed(line.split("  ")) for line in sums.splitlines()) == {
+        name: digest for name, digest in found.items() if name != layout.SUMS
+    }
+
+
+def test_what_is_packed_comes_out(tmp_path: Path, whole: bytes) -> None:
+    path = tmp_path / "weather.gymb"
+    path.write_bytes(whole)
+    found = open_bundle(path)
+    assert (found.manifest.name, found.lock) == ("weather", bundles.lock())
+    assert found.digest == bundles.benchmark().digest
+    target = tmp_path / "cache" / found.digest
+    assert unpack(found, target)
+    assert {place: (target / place).read_bytes() for place in bundles.benchmark().files} == {
+        place: b"".join(item.chunks()) for place, item in bundles.benchmark().files.items()
+    }
+    assert not unpack(found, target)
+    (target / bundles.APP).chmod(0o644)
+    (target / bundles.APP).write_text("print('other')")
+    with pytest.raises(IntegrityError, match=r"weather/app\.py is not what it was"):
+        unpack(found, target)
+    assert [one.name for one in target.parent.iterdir()] == [found.digest]
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        (blob(bundles.LAYERS[0]), "layer 1 of Dockerfile.base is damaged"),
+        (blob(bundles.LAYERS[1]), "layer 2 of resources_servers/weather is damaged"),
+        (
+            blob(bundles.config_of(bundles.LAYERS)),
+            "the configuration of resources_servers/weather is damaged",
+        ),
+        (blob(b'{"id": 1}\n'), f"{bundles.ROWS} is damaged"),
+        (blob(json.dumps({"bom": "Dockerfile.base"}).encode()), "Dockerfile.base.cdx.json is damaged"),
+        (f"{layout.BLOBS}{bundles.benchmark().digest}", "benchmark.json is damaged"),
+        (blob(bundles.lock().text().encode()), "images.lock.json is damaged"),
+        *((name, f"{name} is damaged") for name in layout.OTHERS),
+    ],
+)
+def test_one_flipped_byte_is_refused_by_name(tmp_path: Path, whole: bytes, name: str, says: str) -> None:
+    entry = entries(whole)[name]
+    assert says in refused(tmp_path, flipped(whole, entry.offset + entry.size // 2))
+
+
+def test_a_damaged_manifest_is_named(tmp_path: Path, whole: bytes) -> None:
+    found = entries(whole)
+    index = json.loads(whole[found[layout.INDEX].offset :][: found[layout.INDEX].size])
+    for listed, says in zip(index["manifests"], _MANIFESTS, strict=True):
+        entry = found[layout.BLOBS + listed["digest"].removeprefix("sha256:")]
+        assert f"the manifest of {says} is damaged" in refused(tmp_path, flipped(whole, entry.offset + 9))
+
+
+_MANIFESTS = ("Dockerfile.base", "an SBOM", "resources_servers/weather", "an SBOM", "the benchmark")
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_no_flipped_bit_passes(
+    whole: bytes, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    offset = data.draw(st.integers(0, len(whole) - 1))
+    bit = data.draw(st.integers(0, 7))
+    changed = whole[:offset] + bytes([whole[offset] ^ (1 << bit)]) + whole[offset + 1 :]
+    refused(tmp_path_factory.mktemp("flipped"), changed)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9, 0.99, 1.0])
+def test_a_part_of_the_file_is_refused(tmp_path: Path, whole: bytes, share: float) -> None:
+    said = refused(tmp_path, whole[: int((len(whole) - 1) * share)])
+    assert "ends" in said
+
+
+@pytest.mark.parametrize("more", [b"\0", b"x", bytes(512), b"more" * 300])
+def test_bytes_after_the_end_are_refused(tmp_path: Path, whole: bytes, more: bytes) -> None:
+    assert "the file has bytes after its end" in refused(tmp_path, whole + more)
+
+
+@pytest.mark.parametrize(
+    "name", ["/etc/passwd", "../escape", "blobs/sha256/../../x", "blobs/sha256/abc", "x"]
+)
+def test_a_file_that_is_no_part_of_a_bundle_is_refused(tmp_path: Path, whole: bytes, name: str) -> None:
+    def add(files: dict[str, bytes]) -> None:
+        files[name] = b"?"
+
+    assert f"{name!r} is no part of a bundle" in refused(tmp_path, rebuilt(whole, add))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE],
+)
+def test_what_is_no_file_is_refused(tmp_path: Path, whole: bytes, kind: bytes) -> None:
+    info = tarfile.TarInfo("AAA")
+    info.type, info.linkname, info.mode = kind, "/etc/passwd", 0o644
+    assert "AAA is no file" in refused(tmp_path, info.tobuf(tarfile.GNU_FORMAT) + whole)
+
+
+def test_names_out_of_order_are_refused(tmp_path: Path, whole: bytes) -> None:
+    out = io.BytesIO()
+    plain_tar.write(out, "oci-layout", 1, [b"x"])
+    assert "README.md is not in its place" in refused(tmp_path, out.getvalue() + whole)
+
+
+def _another_lock(files: dict[str, bytes]) -> None:
+    """An image in place of the locked one, with everything else as it should be."""
+    index = json.loads(files[layout.INDEX])
+    index["manifests"] = index["manifests"][2:]
+    files[layout.INDEX] = json.dumps(index).encode()
+    docker = json.loads(files[layout.DOCKER])
+    files[layout.DOCKER] = json.dumps(docker[1:]).encode()
+    _drop_strays(files, index)
+
+
+def _drop_strays(files: dict[str, bytes], index: dict[str, list[dict[str, str]]]) -> None:
+    kept: set[str] = set()
+    for listed in index["manifests"]:
+        name = layout.BLOBS + listed["digest"].removeprefix("sha256:")
+        manifest = json.loads(files[name])
+        held = [manifest["config"], *manifest["layers"]]
+        kept |= {name, *(layout.BLOBS + one["digest"].removeprefix("sha256:") for one in held)}
+    for name in [name for name in files if name.startswith(layout.BLOBS) and name not in kept]:
+        del files[name]
+
+
+def _other_docker_image(files: dict[str, bytes]) -> None:
+    docker = json.loads(files[layout.DOCKER])
+    docker[1]["Layers"].reverse()
+    files[layout.DOCKER] = json.dumps(docker).encode()
+
+
+def _stray(files: dict[str, bytes]) -> None:
+    files[blob(b"stray")] = b"stray"
+
+
+def _no_index(files: dict[str, bytes]) -> None:
+    files[layout.INDEX] = b"[]"
+
+
+def _gone(files: dict[str, bytes]) -> None:
+    del files["oci-layout"]
+
+
+def _missing_layer(files: dict[str, bytes]) -> None:
+    del files[blob(bundles.LAYERS[1])]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (_another_lock, "the image of Dockerfile.base is not the one in images.lock.json"),
+        (_other_docker_image, "manifest.json names other images than index.json"),
+        (_stray, "belongs to nothing in index.json"),
+        (_no_index, "index.json"),
+        (_gone, "oci-layout is missing"),
+        (_missing_layer, "is missing or has another size"),
+    ],
+)
+def test_a_bundle_that_does_not_agree_with_itself_is_refused(
+    tmp_path: Path, whole: bytes, change: Callable[[dict[str, bytes]], None], says: str
+) -> None:
+    assert says in refused(tmp_path, rebuilt(whole, change))
+
+
+def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(IntegrityError, match="the bundle cannot be read: No such file"):
+        open_bundle(tmp_path / "none.gymb")
+
+
+@pytest.mark.parametrize("is_old", [False, True])
+def test_images_are_found_in_what_any_engine_saves(tmp_path: Path, is_old: bool) -> None:
+    found = saved.find(bundles.docker_save(tmp_path / "images.tar", is_old=is_old))
+    assert {one.id for one in found} == {image.id for image in bundles.lock().images}
+    for image, layers in zip(found, bundles.IMAGES.values(), strict=True):
+        assert [b"".join(one.chunks()) for one in image.layers] == list(layers)
+
+
+def test_a_layer_that_is_not_the_configurations_is_refused(tmp_path: Path) -> None:
+    file = bundles.docker_save(tmp_path / "images.tar")
+    data = file.read_bytes()
+    file.write_bytes(data.replace(b"pythonpython", b"pythonPython", 1))
+    with pytest.raises(EngineError, match="layers are not its own"):
+        saved.find(file)
+
+
+@given(
+    st.dictionaries(st.from_regex(r"[a-z]{1,8}(/[a-z]{1,8}){0,2}", fullmatch=True), st.binary(max_size=2000))
+)
+def test_the_plain_tar_gives_back_what_it_was_given(files: dict[str, bytes]) -> None:
+    out = io.BytesIO()
+    for name in sorted(files):
+        plain_tar.write(out, name, len(files[name]), [files[name]])
+    plain_tar.end(out)
+    found = list(plain_tar.scan(io.BytesIO(out.getvalue()), "test"))
+    assert {one.name: b"".join(plain_tar.chunks(out, one.offset, one.size)) for one in found} == files
+    assert {one.name: one.sha256 for one in found} == {
+        name: hashlib.sha256(data).hexdigest() for name, data in files.items()
+    }
