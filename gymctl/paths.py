@@ -35,6 +35,7 @@ class ProjectPaths:
 
     .gymctl/<project>/
       compose.yaml        the rendered file; runs by hand
+      images.lock.json    the images that it names
       project.json        name, runtime, head address, server table, pids (process runtime)
       secret              random key that signs session cookies, mode 0600
       parts/<service>.json  what each server is told, mode 0600
@@ -53,6 +54,10 @@ class ProjectPaths:
     @property
     def compose(self) -> Path:
         return self.folder / "compose.yaml"
+
+    @property
+    def images(self) -> Path:
+        return self.folder / "images.lock.json"
 
     @property
     def state(self) -> Path:

@@ -182,6 +182,8 @@ def command(
     collate: Collate = False,
     keep_up: KeepUp = False,
     runtime: Runtime = "auto",
+    locked: flags.Locked = False,
+    lock: flags.LockFile = None,
     start_anyway: flags.StartAnyway = False,
     progress: Progress = "auto",
     json: Json = False,
@@ -216,6 +218,9 @@ def command(
         prices=prices,
         retry=_retries(retry),
     )
+    locked_by = flags.locked_by(locked, lock)
+    if no_serve and locked_by is not None:
+        raise UsageError("--no-serve starts nothing that --locked could choose", where="--locked")
     if no_serve and chosen.given.get("agent_type") is not None:
         raise _settled()
     console = Console(is_quiet=quiet or progress == "json")
@@ -229,6 +234,7 @@ def command(
         is_collating=collate,
         is_kept_up=keep_up,
         runtime=runtime,
+        locked_by=locked_by,
         is_json=json,
         progress=progress,
         is_fresh=fresh,

@@ -57,6 +57,8 @@ class EvalFlags:
     is_fresh_by_default: bool = False
     """The peer's manner: replace them unless `resume_from_cache` is set."""
     progress: str = "auto"
+    locked_by: Path | None = None
+    """The lock whose images are run."""
     goes_on_anyway: bool = False
     """Go on with results that were made with something else."""
 

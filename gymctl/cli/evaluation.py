@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from gymctl.cli import eval_control as control
-from gymctl.cli import eval_health, head_address, runs, surroundings
+from gymctl.cli import eval_health, head_address, run_lock, runs, surroundings
 from gymctl.cli.collation import rows_of_run
 from gymctl.cli.driver import drive, find_driver
 from gymctl.cli.eval_flags import DEFAULT_CONCURRENCY, EvalFlags
@@ -70,6 +70,7 @@ class Evaluation:
             console,
             runtime=cast(RuntimeChoice, asked.runtime),
             concurrency=self._concurrency,
+            locked_by=asked.locked_by,
             is_kept_up=asked.is_kept_up,
             head=head_address.said(asked.selection) if config is None else None,
         )
@@ -303,6 +304,8 @@ class Evaluation:
             run.note_surroundings(seen)
             if (repeated := REPEATED.get()) is not None:
                 repeated.check_surroundings(seen)
+            if served.stack is not None:
+                await run_lock.note(run, served.stack, self._console)
             await self._collect(run, transport, served, interrupts)
             if run.lost or self._settings.disable_aggregation:
                 return None

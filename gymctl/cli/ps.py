@@ -88,9 +88,16 @@ def _row(row: ServerStatus) -> tuple[str, ...]:
         state += " (out of memory)"
     elif row.exit_code is not None:
         state += f" (exit {row.exit_code})"
-    image = (row.image or "-").removeprefix("gymctl/")
+    image = image_text(row.image)
     age = "-" if row.seconds_up is None else _age(row.seconds_up)
     return row.server, KINDS.get(row.kind, row.kind), state, age, row.url or "-", row.profile, image
+
+
+def image_text(image: str | None) -> str:
+    """A tag is its own text; by digest only a locked project runs."""
+    if image is not None and image.startswith("sha256:"):
+        return f"{image.removeprefix('sha256:')[:7]} locked"
+    return (image or "-").removeprefix("gymctl/")
 
 
 def _age(seconds: float) -> str:

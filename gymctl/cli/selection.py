@@ -132,6 +132,14 @@ StartAnyway = Annotated[
     ),
 ]
 """Of the commands that start servers."""
+Locked = Annotated[
+    bool,
+    typer.Option("--locked", help="Run the images of a lock by digest, pulled where missing; build nothing."),
+]
+LockFile = Annotated[
+    Path | None,
+    typer.Option("--lock", metavar="FILE", help="The lock of --locked. Default: images.lock.json."),
+]
 Project = Annotated[
     str | None,
     typer.Option("--project", "-p", metavar="NAME", help="Project name. Default: from config and folder."),
@@ -253,6 +261,13 @@ def sort_tokens(tokens: Sequence[str]) -> tuple[list[str], list[str], list[str]]
         else:
             benchmarks.append(token)
     return overrides, files, benchmarks
+
+
+def locked_by(is_locked: bool, file: Path | None) -> Path | None:
+    """The lock file whose images are to be run, or None: whatever the folders come to is."""
+    if file is not None and not is_locked:
+        raise UsageError("--lock names the lock of --locked", where="--lock", hint="add --locked")
+    return (file or Path("images.lock.json")) if is_locked else None
 
 
 def names_a_config(chosen: Selection) -> bool:

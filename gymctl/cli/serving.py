@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 
 from gymctl.cli.interrupts import Interrupts
 from gymctl.cli.output import Console, reporter
@@ -39,6 +40,8 @@ class Serving:
     console: Console
     runtime: RuntimeChoice
     concurrency: int
+    locked_by: Path | None = None
+    """The lock whose images are run; None: what the folders come to."""
     is_kept_up: bool = False
     head: str | None = None
     """The head that env.yaml and the command line name, for when no configuration does."""
@@ -83,6 +86,7 @@ class Serving:
             asked,
             choice=self.runtime,
             reporter=reporter(self.console, asked.servers),
+            locked_by=self.locked_by,
             concurrency=self.concurrency,
             use=use,
             is_head_movable=True,

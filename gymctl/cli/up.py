@@ -12,6 +12,8 @@ from gymctl.cli.output import Console, reporter
 from gymctl.errors import ServerError, UsageError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from gymctl.cli.interrupts import Interrupts
     from gymctl.config.model import Config
     from gymctl.runtime.running import RunningProject
@@ -38,6 +40,8 @@ def command(
         float | None,
         typer.Option("--wait", metavar="SECONDS", help="How long servers may take to answer. 0: no limit."),
     ] = None,
+    locked: flags.Locked = False,
+    lock: flags.LockFile = None,
     start_anyway: flags.StartAnyway = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")
@@ -46,6 +50,7 @@ def command(
 ) -> None:
     """Start a project's servers and wait until every one answers. Ctrl+C stops and removes them."""
     choice = runtime_choice(runtime)
+    locked_by = flags.locked_by(locked, lock)
     if wait is not None and not 0 <= wait < float("inf"):
         raise UsageError(f"`--wait` must be a number of seconds, got {wait:g}", hint="0 is no limit")
     from gymctl.cli import interrupts
@@ -59,11 +64,11 @@ def command(
         settings = loaded.settings.model_copy(update={"server_spinup_timeout_seconds": wait or None})
         loaded = replace(loaded, settings=settings)
     if dry_run:
-        _dry_run(loaded, choice, console)
+        _dry_run(loaded, choice, console, locked_by)
         return
 
     async def main(signals: Interrupts) -> None:
-        await _up(loaded, choice, console, signals, detach=detach)
+        await _up(loaded, choice, console, signals, detach=detach, locked_by=locked_by)
 
     interrupts.run(main, console.insist)
 
@@ -75,7 +80,13 @@ def runtime_choice(value: str) -> RuntimeChoice:
 
 
 async def _up(
-    config: Config, choice: RuntimeChoice, console: Console, signals: Interrupts, *, detach: bool
+    config: Config,
+    choice: RuntimeChoice,
+    console: Console,
+    signals: Interrupts,
+    *,
+    detach: bool,
+    locked_by: Path | None,
 ) -> None:
     import time
 
@@ -87,7 +98,8 @@ async def _up(
     servers = "1 server" if count == 1 else f"{count} servers"
     console.say(f"{config.project} · {servers} · {ProjectPaths.of(config.project).folder}")
     console.say()
-    stack = await bring_up(config, choice=choice, reporter=reporter(console, config.servers))
+    told = reporter(console, config.servers)
+    stack = await bring_up(config, choice=choice, reporter=told, locked_by=locked_by)
     console.say()
     console.say(f"ready in {time.monotonic() - began:.1f} s · head {stack.head_url}")
     if detach or stack.was_up:
@@ -170,15 +182,20 @@ async def _until_gone(stack: RunningProject) -> None:
             return
 
 
-def _dry_run(config: Config, choice: RuntimeChoice, console: Console) -> None:
+def _dry_run(config: Config, choice: RuntimeChoice, console: Console, locked_by: Path | None) -> None:
+    import asyncio
+
     from gymctl import engine
     from gymctl.compose.ray import clusters
     from gymctl.paths import ProjectPaths
-    from gymctl.runtime import needs, preflight
+    from gymctl.runtime import needs, preflight, up
 
     preflight.complete(config)
     paths = ProjectPaths.of(config.project)
     is_compose = choice == "compose" or (choice == "auto" and engine.answers())
+    if locked_by is not None:
+        asyncio.run(up.locked(choice, locked_by))  # refused as it would be in earnest
+        is_compose = True
     world = needs.of_engine(engine.Engine.connect().api.info()) if is_compose else needs.of_machine()
     needs.check(config, world, reporter(console, config.servers))
     rows = [
@@ -189,7 +206,8 @@ def _dry_run(config: Config, choice: RuntimeChoice, console: Console) -> None:
     console.table(("SERVER", "KIND", "PORT"), [("head", "head", config.head_port), *rows, *nodes])
     if is_compose:
         console.say(
-            f"would write {paths.compose} and {len(rows) + 1} part files, build missing images, and run"
+            f"would write {paths.compose} and {len(rows) + 1} part files, "
+            f"{'build' if locked_by is None else 'pull'} missing images, and run"
         )
         console.data(
             f"docker compose -p {config.project} -f {paths.compose} up -d --remove-orphans --no-build"

@@ -6,7 +6,7 @@ import asyncio
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from gymctl.config.model import BuildSettings, Config
@@ -15,6 +15,8 @@ from gymctl.errors import EngineError, GymctlError
 from gymctl.images import base as base_image
 from gymctl.images.context import FIXED_TIME, Context
 from gymctl.images.failure import explain, without_mounts
+from gymctl.images.lock import Lock
+from gymctl.images.locking import lock_of
 from gymctl.images.plan import LABEL_INPUTS, ImagePlan
 from gymctl.images.progress import Reporter
 from gymctl.images.project import Pythons, by_server, needs_nemo_gym, plan_project
@@ -35,6 +37,8 @@ class Images:
     by_server: Mapping[str, str]
     built: tuple[str, ...] = ()
     """Tags that this call had to build; empty on a warm start."""
+    lock: Lock = field(default_factory=Lock)
+    """What they are, and what they stand on."""
 
     def __getitem__(self, server: str) -> str:
         return self.by_server[server]
@@ -51,9 +55,10 @@ async def ensure(config: Config, engine: Engine, reporter: Reporter) -> Images:
     newer = await base_image.choose_for_nemo_gym(config, engine, reporter) if needs_nemo_gym(config) else None
     plans = await asyncio.to_thread(plan_project, config, Pythons(ours, newer))
     built = await make(plans, engine, reporter, config.settings.build)
+    known = await asyncio.to_thread(lock_of, plans, engine)
     total = len({plan.tag for plan in plans})
     reporter.step("images", f"{total} in use, {f'{len(built)} built' if built else 'all there'}")
-    return Images(plans[0].tag, by_server(plans), built)
+    return Images(plans[0].tag, by_server(plans), built, known)
 
 
 async def make(

@@ -12,30 +12,36 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gymctl.errors import IntegrityError
 
 FILE = "images.lock.json"
 SCHEMA = 1
 
+# A lock may come from a stranger, and these go to the engine.
+Digest = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
+Repository = Annotated[str, Field(pattern=r"^[A-Za-z0-9\[][\w.:/\[\]-]*$", max_length=300)]
+Platform = Annotated[str, Field(pattern=r"^[a-z0-9]+/[a-z0-9_]+(/[a-z0-9]+)?$")]
+
 
 class LockedImage(BaseModel):
-    """One image. `name` and `platform` are its key."""
+    """One image. `name`, `platform` and `context` are its key."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     name: str
     """What it is the image of: `Dockerfile.base`, `resources_servers/weather`, `nemo-gym==0.7.0`."""
-    repository: str
+    repository: Repository
     """Without tag: `gymctl/resources-weather`, and `HOST/PATH/resources-weather` once it was pushed."""
     tag: str
-    id: str
+    id: Digest
     """`sha256:…` of the image's configuration."""
-    digest: str | None = None
+    digest: Digest | None = None
     """`sha256:…` of its manifest in `repository`."""
-    platform: str
+    platform: Platform
     """`linux/amd64`."""
     inputs: str
     """sha256 of everything that went in (plan.py), in hex."""
@@ -62,16 +68,31 @@ class Lock(BaseModel):
     """The version that built the images."""
     images: tuple[LockedImage, ...] = ()
 
-    def find(self, name: str, platform: str) -> LockedImage | None:
-        return next((one for one in self.images if (one.name, one.platform) == (name, platform)), None)
+    def find(self, name: str, platform: str, context: str = "") -> LockedImage | None:
+        """Two folders may have one name, each in a root of its own: then the one with this `context`."""
+        named = [one for one in self.images if (one.name, one.platform) == (name, platform)]
+        return next((one for one in named if one.context == context), named[0] if named else None)
 
     def with_images(self, images: Iterable[LockedImage]) -> Lock:
-        """With these in the place of those of the same name and platform."""
-        found = {(one.name, one.platform): one for one in (*self.images, *images)}
+        """With these in the place of those of the same name and platform: of an edited folder the last image
+        stays. Several of one name that are given together, of folders in different roots, all stay."""
+        pushed = {one.id: one for one in self.images if one.digest is not None}
+        found = {(one.name, one.platform, one.context): _as_pushed(one, pushed.get(one.id)) for one in images}
+        replaced = {(name, platform) for name, platform, _ in found}
+        for one in self.images:
+            if (one.name, one.platform) not in replaced:
+                found[one.name, one.platform, one.context] = one
         return self.model_copy(update={"images": tuple(found[key] for key in sorted(found))})
 
     def text(self) -> str:
         return json.dumps(self.model_dump(), indent=2) + "\n"
+
+
+def _as_pushed(image: LockedImage, pushed: LockedImage | None) -> LockedImage:
+    """The same image does not lose its place in a registry when it is looked at again."""
+    if pushed is None or image.digest is not None:
+        return image
+    return image.model_copy(update={"repository": pushed.repository, "digest": pushed.digest})
 
 
 def read(path: Path) -> Lock:

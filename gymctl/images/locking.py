@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from gymctl import __version__
 from gymctl.engine import Engine
 from gymctl.errors import EngineError
 from gymctl.images.lock import Lock, LockedImage
-from gymctl.images.plan import ImagePlan, without_registry
+from gymctl.images.plan import LABEL_BASE, LABEL_INPUTS, LABEL_SERVER, ImagePlan, without_registry
 
 
 def lock_of(plans: Sequence[ImagePlan], engine: Engine) -> Lock:
@@ -23,6 +23,38 @@ def lock_of(plans: Sequence[ImagePlan], engine: Engine) -> Lock:
         for plan in plans
     ]
     return Lock(gymctl=__version__).with_images(images)
+
+
+def lock_of_containers(known: Lock, ids: Collection[str], engine: Engine) -> Lock:
+    """The lock of images that containers run, which the engine names by their ids, and of their bases.
+
+    known: what was written down when they were started. An image that was built anew since then is not what
+    they run: it counts with the id of theirs. Blocking.
+    """
+    by_id = {digest: one for one in known.images for digest in (one.id, one.digest) if digest is not None}
+    run = [by_id.get(id) or _unknown(id, known, engine) for id in sorted(set(ids))]
+    bases = {(image.base, image.platform) for image in run}
+    below = [one for one in known.images if (one.name, one.platform) in bases and one not in run]
+    return known.model_copy(update={"images": ()}).with_images([*below, *run])
+
+
+def _unknown(id: str, known: Lock, engine: Engine) -> LockedImage:
+    """Of an image that another one has taken the place of: what its labels tell."""
+    image = engine.api.api.inspect_image(id)
+    labels: Mapping[str, str] = image["Config"].get("Labels") or {}
+    inputs = labels.get(LABEL_INPUTS, "")
+    same = next((one for one in known.images if inputs and one.inputs == inputs), None)
+    return LockedImage(
+        name=labels.get(LABEL_SERVER, "unknown"),
+        repository=same.repository if same else "unknown",
+        tag=inputs[:20],
+        id=id,
+        platform=platform_of(image),
+        inputs=inputs,
+        context=same.context if same else "",
+        base=same.base if same else labels.get(LABEL_BASE, ""),
+        size=int(image["Size"]),
+    )
 
 
 def platform_of(image: Mapping[str, Any]) -> str:

@@ -198,6 +198,10 @@ class Run:
         """Nothing is written any more: say what the files are. Blocking; nothing for a run not begun."""
         self.store.seal()
 
+    def note_lock(self, text: str, differences: Sequence[str] = ()) -> None:
+        """Which images the servers run, for the file beside the passport; before `collect`."""
+        self.store.note_lock(text, differences)
+
     def servers_needed(self, table: ServerTable) -> frozenset[str]:
         """The environment servers of this run and everything they call."""
         return frozenset().union(*(depends_on(table, server) for server in self.summary.servers))

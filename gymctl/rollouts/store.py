@@ -18,7 +18,7 @@ import contextlib
 import os
 import time
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +119,17 @@ class RunStore:
         assert self.passport is not None, "prepare() or go_on() comes first"
         self.passport = passport.surrounded(self.passport, seen)
         self._documents.update(seen.documents)
+
+    def note_lock(self, text: str, differences: Sequence[str] = ()) -> None:
+        """Which images are run (images.lock.json); written down by `begin`. A run that is gone on with keeps
+        the one of its beginning; how this one differs is noted with the session."""
+        assert self.passport is not None, "prepare() or go_on() comes first"
+        if self.is_new or not self.paths.lock.exists():
+            self._documents[seal.LOCK] = text
+        if differences and self.passport.continued:
+            *earlier, last = self.passport.continued
+            noted = last.model_copy(update={"in_spite_of": [*last.in_spite_of, *differences]})
+            self.passport = self.passport.model_copy(update={"continued": [*earlier, noted]})
 
     def begin(self) -> tuple[Path, ...]:
         """Make the run the owner of its files; call it when nothing else can refuse the run any more.

@@ -13,6 +13,7 @@ from gymctl.contract.servers import HEAD_PORT
 from gymctl.engine import Engine
 from gymctl.images import build
 from gymctl.images.build import Images
+from gymctl.images.locked import Source, ensure_locked
 from gymctl.paths import ProjectPaths
 from gymctl.runtime import composefile, needs, parts, preflight, private
 from gymctl.runtime.containers import ComposeStack
@@ -26,8 +27,10 @@ class ComposeLauncher:
     name: RuntimeName = "compose"
     view: ViewName = "network"
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, locked: Source | None = None) -> None:
+        """locked: the lock whose images are run, by digest; without one, what is missing is built."""
         self._engine = engine
+        self._locked = locked
         self._images: Images | None = None
 
     @property
@@ -42,7 +45,10 @@ class ComposeLauncher:
         await asyncio.to_thread(preflight.engine, config, self._engine)
 
     async def prepare(self, config: Config, reporter: Reporter) -> None:
-        self._images = await build.ensure(config, self._engine, reporter)
+        if self._locked is not None:
+            self._images = await ensure_locked(config, self._locked, self._engine, reporter)
+        else:
+            self._images = await build.ensure(config, self._engine, reporter)
 
     def head_network_port(self, previous: ProjectState | None) -> int:
         return HEAD_PORT
@@ -53,7 +59,7 @@ class ComposeLauncher:
         return (999, 999) if user == render.CONTAINER_USER else None
 
     def write(self, config: Config, paths: ProjectPaths, told: parts.Parts) -> str:
-        """Write the compose file; returns its digest."""
+        """Write the compose file, and beside it which images it names; returns the digest of the first."""
         assert self._images is not None, "prepare comes first"
         facts = composefile.Facts(
             self._images.by_server, self._images.base, self._engine.facts.has_start_interval
@@ -61,6 +67,7 @@ class ComposeLauncher:
         digests = {service: parts.digest(part) for service, part in told.items()}
         text = composefile.text(config, paths, facts, digests)
         private.write(paths.compose, text)
+        private.write(paths.images, self._images.lock.text())
         return hashlib.sha256(text.encode()).hexdigest()
 
     def stack(self, paths: ProjectPaths, state: ProjectState) -> ComposeStack:

@@ -33,6 +33,7 @@ class Container:
     """created, running, exited, dead, …"""
     is_healthy: bool = False
     """By the engine's own check."""
+    image_id: str = ""
 
     @property
     def is_running(self) -> bool:

@@ -20,6 +20,9 @@ from gymctl.compose.ray import KIND
 from gymctl.compose.render import PROFILE_LABEL, PROJECT_LABEL, SERVER_LABEL
 from gymctl.engine import Engine
 from gymctl.errors import EngineError, GymctlError, PrerequisiteError
+from gymctl.images import lock as images_lock
+from gymctl.images.lock import Lock
+from gymctl.images.locking import lock_of_containers
 from gymctl.paths import ProjectPaths
 from gymctl.programs import Finished
 from gymctl.runtime import container_facts, container_logs, events, logs, private, probe, state
@@ -124,6 +127,14 @@ class ComposeStack(RunningProject):
     async def facts(self) -> StackFacts:
         return await container_facts.look(self._engine, self.containers, self.paths.compose)
 
+    async def lock(self) -> Lock | None:
+        return await asyncio.to_thread(self._lock)
+
+    def _lock(self) -> Lock:
+        """The file beside the compose file says what was meant; the engine, what is run."""
+        known = images_lock.read(self.paths.images) if self.paths.images.is_file() else Lock()
+        return lock_of_containers(known, {row.image_id for row in self.containers()}, self._engine)
+
     def logs(self, query: logs.LogQuery) -> AsyncGenerator[logs.LogLine]:
         rows = [(row.server, row.id) for row in self.containers() if query.wants(row.server)]
         return container_logs.read(self._engine, rows, query)
@@ -217,7 +228,9 @@ class ComposeStack(RunningProject):
                 "or set `default-address-pools` in /etc/docker/daemon.json",
             )
         if match := _NO_IMAGE.search(text):
-            return EngineError(f"image {match[1]} is gone", hint="run the same command again: it is rebuilt")
+            return EngineError(
+                f"image {match[1]} is gone", hint="run the same command again: it is looked for anew"
+            )
         try:
             finished.check(f"the containers of `{self.project}` did not start")
         except EngineError as error:
@@ -247,6 +260,7 @@ def containers(engine: Engine, project: str | None = None) -> list[Container]:
             image=row["Image"],
             state=row["State"],
             is_healthy="(healthy)" in row.get("Status", ""),
+            image_id=row["ImageID"],
         )
         for row in rows
     ]

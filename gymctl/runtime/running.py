@@ -8,6 +8,7 @@ from pathlib import Path
 
 from gymctl.compose.names import HEAD
 from gymctl.contract.servers import ServerTable
+from gymctl.images.lock import Lock
 from gymctl.paths import ProjectPaths
 from gymctl.runtime.logs import LogLine, LogQuery
 from gymctl.runtime.stack import RuntimeName, ServerDeath, ServerStatus, StackFacts
@@ -72,6 +73,10 @@ class RunningProject(ABC):
 
     @abstractmethod
     async def status(self) -> Sequence[ServerStatus]: ...
+
+    async def lock(self) -> Lock | None:
+        """Which images the servers run; None where they run none."""
+        return None
 
     @abstractmethod
     def logs(self, query: LogQuery) -> AsyncGenerator[LogLine]: ...

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from gymctl.contract.servers import ServerTable
+from gymctl.images.lock import Lock
 from gymctl.runtime.inforce import InForce
 
 RuntimeName = Literal["compose", "process"]
@@ -106,6 +107,10 @@ class Stack(Protocol):
 
     async def facts(self) -> StackFacts:
         """What the servers run in; asks each container, so it takes a tenth of a second for each."""
+        ...
+
+    async def lock(self) -> Lock | None:
+        """Which images the servers run; None where they run none."""
         ...
 
     async def release(self) -> None:

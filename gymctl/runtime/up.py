@@ -16,7 +16,7 @@ from gymctl.compose.names import HEAD, service_names
 from gymctl.config import ports
 from gymctl.config.checks.instances import UNKNOWN_PORT
 from gymctl.config.model import Config
-from gymctl.errors import PrerequisiteError
+from gymctl.errors import PrerequisiteError, UsageError
 from gymctl.paths import ProjectPaths
 from gymctl.runtime import (
     attach,
@@ -85,6 +85,7 @@ async def bring_up(
     *,
     choice: RuntimeChoice = "auto",
     launcher: Launcher | None = None,
+    locked_by: Path | None = None,
     reporter: Reporter,
     base: Path | None = None,
     concurrency: int = 0,
@@ -94,6 +95,7 @@ async def bring_up(
     """Start the project and return when it is ready; one that is up and unchanged is returned as it is.
 
     launcher: starts the servers in its own way, instead of the one that `choice` names.
+    locked_by: a lock file; only its images are run, by digest, and anything else is an IntegrityError.
     concurrency: connections that the caller means to hold; checked against what the engine survives.
     use: how the caller holds the project beyond the start; servers that others rely on are not changed.
     is_head_movable: nobody looks for the head at the default port, so it may be another one.
@@ -110,6 +112,8 @@ async def bring_up(
         if use is None:
             used.sign("up")
         known = state.load(paths)
+        if launcher is None and locked_by is not None:
+            launcher = await locked(choice, locked_by)
         launcher = launcher or await choose(choice, reporter, paths, known)
         previous = await asyncio.to_thread(_previous, known, paths, launcher.name)
         if previous is not None and previous.runtime != launcher.name:
@@ -161,6 +165,24 @@ async def choose(
     from gymctl.runtime.compose import ComposeLauncher
 
     return ComposeLauncher(await asyncio.to_thread(engine.Engine.connect))
+
+
+async def locked(choice: RuntimeChoice, lock_file: Path) -> Launcher:
+    """Containers of the images in a lock. Raises UsageError: asked to run without containers;
+    PrerequisiteError: no engine answers; IntegrityError: there is no such lock, or it is broken."""
+    if choice == "process":
+        raise UsageError(
+            "--locked is about images, and local processes run none",
+            where="--runtime process",
+            hint="leave one of the two out",
+        )
+    from gymctl.engine import Engine
+    from gymctl.images.lock import read
+    from gymctl.images.locked import Source
+    from gymctl.runtime.compose import ComposeLauncher
+
+    source = Source(read(lock_file), str(lock_file))
+    return ComposeLauncher(await asyncio.to_thread(Engine.connect), source)
 
 
 def has_new_servers(config: Config, previous: RunningProject | None) -> bool:

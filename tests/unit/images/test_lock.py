@@ -77,8 +77,9 @@ def test_a_broken_file_says_where(tmp_path: Path, text: str, what: str) -> None:
 
 
 def test_only_what_was_pushed_can_be_pulled() -> None:
+    digest = f"sha256:{'2' * 64}"
     image = LockedImage(
-        name="a/b", repository="h:1/p/b", tag="t", id="sha256:1", platform="linux/amd64", inputs="0", base="x"
+        name="a/b", repository="h:1/p/b", tag="t", id=digest, platform="linux/amd64", inputs="0", base="x"
     )
     assert image.pinned is None
-    assert image.model_copy(update={"digest": "sha256:2"}).pinned == "h:1/p/b@sha256:2"
+    assert image.model_copy(update={"digest": digest}).pinned == f"h:1/p/b@{digest}"
