@@ -176,6 +176,21 @@ def content(
     return Content(manifest, dict(sorted(held.items())))
 
 
+def relocked(packed: Content, lock: lock_file.Lock) -> Content:
+    """The same content with another lock: with the places that its images have in a registry."""
+    manifest = packed.manifest
+    files = {place: item for place, item in packed.files.items() if place not in (MANIFEST, lock_file.FILE)}
+    return content(
+        name=manifest.name,
+        benchmark=manifest.benchmark,
+        files=files,
+        data=manifest.data,
+        template=manifest.passport,
+        description=manifest.description,
+        lock=lock,
+    )
+
+
 def check_place(place: str) -> None:
     """A place below a folder, whoever wrote it. Raises IntegrityError."""
     path = PurePosixPath(place)

@@ -85,9 +85,8 @@ async def authorization(
     if challenge.scheme != "bearer" or "realm" not in challenge.parts:
         return None
     realm = challenge.parts["realm"]
-    asked = {"scope": challenge.parts.get("scope") or scope}
-    if "service" in challenge.parts:
-        asked["service"] = challenge.parts["service"]
+    named = {"scope": challenge.parts.get("scope") or scope, "service": challenge.parts.get("service")}
+    asked = {key: value for key, value in named.items() if value}
     place = urlsplit(realm)
     if place.scheme != "https" and not is_loopback(place.netloc) and place.netloc != host:
         login = None  # a name and password never travel in clear to somebody else

@@ -9,10 +9,14 @@ from pathlib import Path
 
 from gymctl.artefacts.content import Content
 from gymctl.artefacts.gather import gather
+from gymctl.config.families import family_of
 from gymctl.config.model import Config
+from gymctl.config.reading import selectors
+from gymctl.config.reading.roots import SearchRoots
 from gymctl.config.shaping.standins import DUMMY, MODELS
 from gymctl.config.sources import Selection
 from gymctl.engine import Engine
+from gymctl.errors import UsageError
 from gymctl.images import base as base_image
 from gymctl.images.build import make
 from gymctl.images.lock import Lock
@@ -44,11 +48,12 @@ async def made(
     """Build what is missing of a benchmark's images, and gather its files (see `gather`).
 
     `config` is loaded from `selection` with `needs_model=False`. Who runs the benchmark chooses the model, so
-    besides the one that `config` has, every model server comes along that adds little to the base.
+    besides the one that `config` has, every model server comes along that adds little to the base, and the
+    one that `selection` names.
     """
     servers = {name: block for name, block in config.servers.items() if block.implementation != DUMMY}
     config = replace(config, servers=servers)
-    models = dict(models_that_travel(config))
+    models = {**dict(models_that_travel(config)), **dict(_named_model(config, selection))}
     ours = await base_image.choose(config, engine, reporter)
     newer = await base_image.choose_for_nemo_gym(config, engine, reporter) if needs_nemo_gym(config) else None
     plans = await asyncio.to_thread(plan_project, config, Pythons(ours, newer))
@@ -71,6 +76,21 @@ def models_that_travel(config: Config) -> Iterator[tuple[str, Path]]:
         adds = any(_says_something(folder / name) for name in _REQUIREMENTS)
         if is_server and folder.name not in own and (folder.name in OFTEN or not adds):
             yield f"{MODELS}/{folder.name}", folder
+
+
+def _named_model(config: Config, selection: Selection) -> Iterator[tuple[str, Path]]:
+    """The server of --model-type, when the config was loaded without it."""
+    if selection.model_type is None or config.servers.keys() & {"policy_model"}:
+        return
+    path, _ = selectors.resolve(selectors.MODEL_TYPE, selection.model_type, SearchRoots(config.search_roots))
+    folder = path.parents[1]
+    if family_of(folder, "app.py") != "gymctl":
+        raise UsageError(
+            f"the model server {folder.name} is NeMo Gym's own, and cannot come along beside a benchmark",
+            where="--model-type",
+            hint="include its configuration in the benchmark's own",
+        )
+    yield f"{MODELS}/{folder.name}", folder
 
 
 def _says_something(file: Path) -> bool:

@@ -78,6 +78,11 @@ class Registry:
         if self._session is not None:
             await self._session.close()
 
+    async def greet(self) -> None:
+        """Ask whether the registry answers and lets us in at all. Raises PrerequisiteError."""
+        async with self._request("GET", "", f"{self._base}/v2/") as answer:
+            await self._check(answer, "its front door")
+
     async def manifest(self, path: str, wanted: str) -> Manifest | None:
         """By tag or digest; None when there is none. By digest, IntegrityError: it is another one."""
         headers = {"Accept": ", ".join(MANIFESTS)}
@@ -209,7 +214,8 @@ class Registry:
         answered once for each scope, a busy registry asked again."""
         assert self._session is not None, "enter it first"
         url = rest if "://" in rest else f"{self._base}/v2/{path}/{rest}"
-        scope = f"repository:{path}:{'pull' if method in ('GET', 'HEAD') else 'pull,push'}"
+        actions = "pull" if method in ("GET", "HEAD") else "pull,push"
+        scope = f"repository:{path}:{actions}" if path else ""
         headers = dict(options.pop("headers", {}))
         is_theirs = urlsplit(url).netloc != urlsplit(self._base).netloc
         for attempt in range(1, TRIES + 1):

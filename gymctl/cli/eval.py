@@ -11,6 +11,7 @@ import typer
 from gymctl.cli import selection as flags
 from gymctl.cli.durations import seconds
 from gymctl.cli.eval_flags import DEFAULT_CONCURRENCY, PROGRESS, EvalFlags, Limits
+from gymctl.cli.from_registry import PlainHttp, opened
 from gymctl.cli.output import Console
 from gymctl.errors import UsageError
 
@@ -184,6 +185,7 @@ def command(
     runtime: Runtime = "auto",
     locked: flags.Locked = False,
     lock: flags.LockFile = None,
+    plain_http: PlainHttp = False,
     start_anyway: flags.StartAnyway = False,
     progress: Progress = "auto",
     json: Json = False,
@@ -218,14 +220,15 @@ def command(
         prices=prices,
         retry=_retries(retry),
     )
-    locked_by = flags.locked_by(locked, lock)
-    if no_serve and locked_by is not None:
+    asked_lock = flags.locked_by(locked, lock)
+    if no_serve and asked_lock is not None:
         raise UsageError("--no-serve starts nothing that --locked could choose", where="--locked")
     if no_serve and chosen.given.get("agent_type") is not None:
         raise _settled()
     console = Console(is_quiet=quiet or progress == "json")
+    found = opened(chosen, console, plain_http=plain_http)
     asked = EvalFlags(
-        selection=chosen.selection(start_anyway=start_anyway),
+        selection=found.chosen.selection(start_anyway=start_anyway),
         given={SETTINGS[name][0]: (SETTINGS[name][1], value) for name, value in typed.items()},
         task_timeout=seconds(task_timeout, "--task-timeout"),
         limits=limits,
@@ -234,7 +237,8 @@ def command(
         is_collating=collate,
         is_kept_up=keep_up,
         runtime=runtime,
-        locked_by=locked_by,
+        locked_by=found.locked_by(asked_lock),
+        benchmark=found.benchmark or {},
         is_json=json,
         progress=progress,
         is_fresh=fresh,

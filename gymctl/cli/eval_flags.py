@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +59,8 @@ class EvalFlags:
     progress: str = "auto"
     locked_by: Path | None = None
     """The lock whose images are run."""
+    benchmark: Mapping[str, str] = field(default_factory=dict)
+    """`reference` and `digest` of a benchmark from a registry."""
     goes_on_anyway: bool = False
     """Go on with results that were made with something else."""
 

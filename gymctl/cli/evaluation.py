@@ -6,6 +6,7 @@ import asyncio
 import os
 import shlex
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -244,6 +245,7 @@ class Evaluation:
         resume = resume_options(settings, self._asked, most)
         limits = self._asked.rollout_limits
         made_with = identity(self._config, table, self._written, rows, self._title, limits, self._model)
+        made_with = replace(made_with, benchmark=self._asked.benchmark)
         for output in outputs:
             asked = request(self._written, rows, output, roots, resume, made_with, self._pricing)
             try:

@@ -36,6 +36,7 @@ COMMANDS = (
     "list",
     "doctor",
     "gym-dir",
+    "push",
 )
 GROUPS = ("config", "dataset", "export")
 HELP = """Evaluate LLM agents in environments, one container per server.

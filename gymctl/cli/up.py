@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gymctl.cli import selection as flags
+from gymctl.cli.from_registry import PlainHttp, opened
 from gymctl.cli.output import Console, reporter
 from gymctl.errors import ServerError, UsageError
 
@@ -42,6 +43,7 @@ def command(
     ] = None,
     locked: flags.Locked = False,
     lock: flags.LockFile = None,
+    plain_http: PlainHttp = False,
     start_anyway: flags.StartAnyway = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")
@@ -50,14 +52,16 @@ def command(
 ) -> None:
     """Start a project's servers and wait until every one answers. Ctrl+C stops and removes them."""
     choice = runtime_choice(runtime)
-    locked_by = flags.locked_by(locked, lock)
+    asked_lock = flags.locked_by(locked, lock)
     if wait is not None and not 0 <= wait < float("inf"):
         raise UsageError(f"`--wait` must be a number of seconds, got {wait:g}", hint="0 is no limit")
     from gymctl.cli import interrupts
     from gymctl.config.load import load
 
     console = Console(is_quiet=quiet)
-    loaded = load(chosen.selection(start_anyway=start_anyway))
+    found = opened(chosen, console, plain_http=plain_http)
+    locked_by = found.locked_by(asked_lock)
+    loaded = load(found.chosen.selection(start_anyway=start_anyway))
     for warning in loaded.warnings:
         console.insist(f"warning: {warning}")
     if wait is not None:

@@ -1,0 +1,198 @@
+"""`gymctl push`: a benchmark and the images of its servers into a registry, every digest read back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gymctl.cli import selection as flags
+from gymctl.cli.output import Console, reporter
+from gymctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from gymctl.artefacts.push import Place, PushedBenchmark, PushedImage
+    from gymctl.cli.interrupts import Interrupts
+    from gymctl.config.sources import Selection
+
+LATEST = "latest"
+
+PlainHttp = Annotated[
+    bool,
+    typer.Option("--plain-http", help="Talk to the registry without TLS; on this machine that is so anyway."),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    place: Place
+    tag: str
+    lock: Path
+    plain_http: bool
+    is_json: bool
+
+
+@flags.takes_selection
+def command(
+    chosen: flags.Chosen,
+    registry: Annotated[
+        str, typer.Option("--registry", metavar="HOST[:PORT]/PATH", help="Where it goes.", show_default=False)
+    ],
+    tag: Annotated[str, typer.Option("--tag", help="What the benchmark is called there.")] = LATEST,
+    lock: Annotated[
+        Path, typer.Option("--lock", metavar="FILE", help="The lock that is told the digests.")
+    ] = Path("images.lock.json"),
+    plain_http: PlainHttp = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be pushed, and do nothing.")
+    ] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="What was pushed as one JSON object on stdout.")
+    ] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Only the table, warnings and errors.")
+    ] = False,
+) -> None:
+    """Push a benchmark: the images of its servers and itself, so that anyone can run it by digest.
+
+    Images that are missing are built. The model is chosen by who runs it, so the model servers that add no
+    packages come along, and that of --model-type. Credentials are those of `docker login`.
+    """
+    from gymctl.artefacts.push import Place
+    from gymctl.artefacts.reference import is_tag, parse_place
+    from gymctl.cli import interrupts
+
+    place = Place(*parse_place(registry, "--registry"))
+    if not is_tag(tag):
+        raise UsageError(
+            f"`{tag}` is no tag", where="--tag", hint="letters, digits, `_`, `.` and `-`; at most 128"
+        )
+    console = Console(is_quiet=quiet or json)
+    selections = _each(chosen.selection(needs_model=False))
+    asked = _Asked(place, tag, lock, plain_http, json)
+
+    async def main(signals: Interrupts) -> None:
+        found: list[dict[str, Any]] = []
+        for selection in selections:
+            if dry_run:
+                await _dry_run(selection, asked, console)
+            else:
+                found.append(await _push(selection, asked, console))
+        if json and not dry_run:
+            console.json(found[0] if len(found) == 1 else found)
+
+    interrupts.run(main, console.insist)
+
+
+def _each(selection: Selection) -> list[Selection]:
+    """One benchmark each, where several are named; config files belong together."""
+    is_plain = not (selection.config or selection.environment or selection.resources_server)
+    if is_plain and len(selection.benchmark) > 1:
+        return [replace(selection, benchmark=(name,)) for name in selection.benchmark]
+    return [selection]
+
+
+async def _push(selection: Selection, asked: _Asked, console: Console) -> dict[str, Any]:
+    import asyncio
+
+    from gymctl.artefacts import content as contents
+    from gymctl.artefacts.made import made
+    from gymctl.artefacts.push import push_benchmark, push_images, unpushed
+    from gymctl.artefacts.registry import Registry
+    from gymctl.config.load import load
+    from gymctl.engine import Engine
+    from gymctl.images import lock as locks
+
+    telling = reporter(console)
+    config = load(replace(selection, model_type=None))
+    engine = await asyncio.to_thread(Engine.connect)
+    async with Registry(asked.place.host, plain_http=asked.plain_http) as registry:
+        await registry.greet()  # a login that is missing is told before anything is built
+        ready = await made(config, selection, engine, telling)
+        images = [unpushed(image) for image in ready.lock.images]
+        pushed = await push_images(images, asked.place, engine, registry, telling)
+        lock = ready.lock.with_images(one.image for one in pushed)
+        content = contents.relocked(ready.content, lock)
+        benchmark = await push_benchmark(content, asked.place, asked.tag, registry)
+    known = locks.read(asked.lock) if asked.lock.exists() else locks.Lock()
+    locks.write(asked.lock, known.model_copy(update={"gymctl": lock.gymctl}).with_images(lock.images))
+    if not asked.is_json:
+        _show(pushed, benchmark, content.name, console)
+    console.say()
+    if benchmark.moved_from is not None:
+        console.say(f"{asked.tag} named {benchmark.moved_from[:19]}… before")
+    count = len(pushed) + 1
+    console.say(f"read back: {count} of {count} digests match · {asked.lock} updated")
+    console.say(f"anyone can run it: gymctl eval {benchmark.reference}")
+    return _json(pushed, benchmark)
+
+
+def _show(pushed: list[PushedImage], benchmark: PushedBenchmark, name: str, console: Console) -> None:
+    header = ("IMAGE", "PLATFORM", "SIZE", "SENT", "DIGEST", "SBOM")
+    rows = [
+        (
+            one.image.repository.rsplit("/", 1)[-1],
+            one.image.platform,
+            _bytes(one.image.size),
+            _bytes(one.sent),
+            f"{(one.image.digest or '')[:19]}…",
+            "yes" if one.has_sbom else "no",
+        )
+        for one in pushed
+    ]
+    digest = f"{(benchmark.reference.digest or '')[:19]}…"
+    console.table(
+        header, [*rows, (name, "benchmark", _bytes(benchmark.size), _bytes(benchmark.sent), digest, "–")]
+    )
+
+
+def _json(pushed: list[PushedImage], benchmark: PushedBenchmark) -> dict[str, Any]:
+    return {
+        "benchmark": {
+            "reference": str(benchmark.reference),
+            "digest": benchmark.reference.digest,
+            "size": benchmark.size,
+            "sent": benchmark.sent,
+            "moved_from": benchmark.moved_from,
+        },
+        "images": [
+            {**one.image.model_dump(), "sent": one.sent, "sbom": one.has_sbom, "pinned": one.image.pinned}
+            for one in pushed
+        ],
+    }
+
+
+def _bytes(count: int) -> str:
+    for unit in ("B", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}"
+        count = round(count / 1000)
+    return f"{count} GB"
+
+
+async def _dry_run(selection: Selection, asked: _Asked, console: Console) -> None:
+    """The commands, from the configuration alone."""
+    import asyncio
+
+    from gymctl.artefacts.gather import gather
+    from gymctl.config.load import load
+
+    config = load(replace(selection, model_type=None))
+    content = await asyncio.to_thread(gather, config, selection)
+    console.say("would build images that are missing, attach an SBOM to each, and run")
+    folders = {
+        f"{one.kind}/{one.implementation}": one for one in config.servers.values() if one.folder != Path()
+    }
+    from gymctl.images.plan import repository
+
+    names = ["gymctl/base", *(repository(one.kind, one.implementation) for one in folders.values())]
+    for name in dict.fromkeys(names):
+        target = asked.place.path(name.rsplit("/", 1)[-1])
+        console.data(f"docker push {asked.place.host}/{target}:<hash of its inputs>")
+    size = sum(item.size for item in content.files.values())
+    console.say(
+        f"and send {len(content.files)} files ({_bytes(size)}) as "
+        f"{asked.place.host}/{asked.place.path(content.name)}:{asked.tag}"
+    )
