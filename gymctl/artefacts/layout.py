@@ -15,12 +15,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from gymctl.artefacts.content import MANIFEST, Content, Item
+from gymctl.artefacts.content import Content, Item
+from gymctl.artefacts.descriptor import (
+    EMPTY,
+    OCI_EMPTY,
+    OCI_INDEX,
+    OCI_MANIFEST,
+    TITLE,
+    Descriptor,
+    canonical,
+    manifest_bytes,
+)
+from gymctl.artefacts.pack import ARTIFACT_TYPE, pack
 from gymctl.artefacts.saved import SavedImage
 from gymctl.images.lock import LockedImage
+from gymctl.images.sbom import MEDIA_TYPE as SBOM
 
 BLOBS = "blobs/sha256/"
 SUMS = "SHA256SUMS"
@@ -30,12 +42,6 @@ OTHERS = ("README.md", SUMS, INDEX, "load.sh", DOCKER, "oci-layout")
 """All files but the blobs."""
 
 OCI = "application/vnd.oci.image"
-MANIFEST_TYPE = f"{OCI}.manifest.v1+json"
-BENCHMARK = "application/vnd.gymctl.benchmark.v1+json"
-FILE_TYPE = "application/octet-stream"
-EMPTY_TYPE = "application/vnd.oci.empty.v1+json"
-SBOM = "application/vnd.cyclonedx+json"
-TITLE = "org.opencontainers.image.title"
 REF = "org.opencontainers.image.ref.name"
 CONTAINERD = "io.containerd.image.name"
 NAME = "dev.gymctl.name"
@@ -95,14 +101,14 @@ def files(content: Content, images: Sequence[PackedImage]) -> dict[str, Source]:
     blobs = _Blobs()
     entries = [entry for image in images for entry in _image(image, blobs)]
     entries.append(_benchmark(content, blobs))
-    index = {"schemaVersion": 2, "mediaType": f"{OCI}.index.v1+json", "manifests": entries}
+    index = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": entries}
     loaded = [_docker(image) for image in images]
     made = {
         "README.md": _README.format(name=content.name, version=content.manifest.gymctl),
         "load.sh": _LOAD,
         "oci-layout": json.dumps({"imageLayoutVersion": "1.0.0"}),
-        INDEX: _json(index).decode(),
-        DOCKER: _json(loaded).decode(),
+        INDEX: canonical(index).decode(),
+        DOCKER: canonical(loaded).decode(),
     }
     found: dict[str, Source] = {name: Item.made(text.encode()) for name, text in made.items()}
     found |= {f"{BLOBS}{digest}": source for digest, source in blobs.found.items()}
@@ -121,55 +127,38 @@ class _Blobs:
     def __init__(self) -> None:
         self.found: dict[str, Source] = {}
 
-    def add(self, source: Source, media_type: str, **more: Any) -> dict[str, Any]:
-        """Returns the descriptor (image-spec 1.1, descriptor.md)."""
+    def add(self, source: Source, media_type: str, **more: Any) -> Descriptor:
         self.found.setdefault(source.sha256, source)
-        return {
-            "mediaType": media_type,
-            "digest": f"sha256:{source.sha256}",
-            "size": source.size,
-            **{key: value for key, value in more.items() if value},
-        }
+        return Descriptor(media_type, f"sha256:{source.sha256}", source.size, **more)
 
 
 def _image(image: PackedImage, blobs: _Blobs) -> Iterator[dict[str, Any]]:
     """The image's entry in index.json, then its SBOM's, which refers to it."""
     manifest = {
         "schemaVersion": 2,
-        "mediaType": MANIFEST_TYPE,
-        "config": blobs.add(Item.made(image.saved.config), f"{OCI}.config.v1+json"),
-        "layers": [blobs.add(layer, layer.media_type) for layer in image.saved.layers],
+        "mediaType": OCI_MANIFEST,
+        "config": blobs.add(Item.made(image.saved.config), f"{OCI}.config.v1+json").json(),
+        "layers": [blobs.add(layer, layer.media_type).json() for layer in image.saved.layers],
     }
     names = {REF: image.locked.tag, CONTAINERD: _full(image.reference), NAME: image.locked.name}
-    entry = blobs.add(Item.made(_json(manifest)), MANIFEST_TYPE)
-    yield {**entry, "annotations": names, "platform": _platform(image.locked.platform)}
-    title = {TITLE: f"{image.locked.name}.cdx.json"}
-    bill = {
-        "schemaVersion": 2,
-        "mediaType": MANIFEST_TYPE,
-        "artifactType": SBOM,
-        "config": blobs.add(Item.made(b"{}"), EMPTY_TYPE),
-        "layers": [blobs.add(Item.made(image.sbom), SBOM, annotations=title)],
-        "subject": entry,
-    }
-    yield {**blobs.add(Item.made(_json(bill)), MANIFEST_TYPE), "artifactType": SBOM}
+    subject = blobs.add(Item.made(canonical(manifest)), OCI_MANIFEST)
+    yield {**replace(subject, annotations=names).json(), "platform": _platform(image.locked.platform)}
+    bill = manifest_bytes(
+        blobs.add(Item.made(EMPTY), OCI_EMPTY),
+        [blobs.add(Item.made(image.sbom), SBOM, annotations={TITLE: f"{image.locked.name}.cdx.json"})],
+        artifact_type=SBOM,
+        subject=subject,
+    )
+    yield blobs.add(Item.made(bill), OCI_MANIFEST, artifact_type=SBOM).json()
 
 
 def _benchmark(content: Content, blobs: _Blobs) -> dict[str, Any]:
-    """The benchmark's entry in index.json: one layer a file, benchmark.json as the configuration."""
-    manifest = {
-        "schemaVersion": 2,
-        "mediaType": MANIFEST_TYPE,
-        "artifactType": BENCHMARK,
-        "config": blobs.add(content.files[MANIFEST], BENCHMARK),
-        "layers": [
-            blobs.add(item, FILE_TYPE, annotations={TITLE: place})
-            for place, item in content.files.items()
-            if place != MANIFEST
-        ],
-    }
-    entry = blobs.add(Item.made(_json(manifest)), MANIFEST_TYPE, annotations={REF: content.name})
-    return {**entry, "artifactType": BENCHMARK}
+    """The benchmark's entry in index.json: the artefact that `push` sends to a registry. It has no reference
+    name: an engine with the containerd store would load it as an image of that name."""
+    artefact = pack(content)
+    for descriptor, item in artefact.blobs:
+        blobs.add(item, descriptor.media_type)
+    return blobs.add(Item.made(artefact.manifest), OCI_MANIFEST, artifact_type=ARTIFACT_TYPE).json()
 
 
 def _docker(image: PackedImage) -> Mapping[str, Any]:
@@ -190,7 +179,3 @@ def _full(reference: str) -> str:
 
 def _platform(platform: str) -> dict[str, str]:
     return dict(zip(("os", "architecture", "variant"), platform.split("/"), strict=False))
-
-
-def _json(value: object) -> bytes:
-    return json.dumps(value, indent=1, ensure_ascii=False).encode() + b"\n"

@@ -7,8 +7,10 @@ benchmark.json must name just the images and files that are there. What differs 
 
 from __future__ import annotations
 
+import io
 import json
 import re
+import tarfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,15 +19,19 @@ from typing import IO, Any
 from pydantic import ValidationError
 
 from gymctl.artefacts import content, layout, plain_tar
+from gymctl.artefacts.descriptor import TITLE, digest_of
+from gymctl.artefacts.pack import ARTIFACT_TYPE, FILES_TYPE
 from gymctl.artefacts.plain_tar import Entry
-from gymctl.errors import IntegrityError
+from gymctl.errors import GymctlError, IntegrityError
 from gymctl.images import lock as lock_file
 from gymctl.images.lock import Lock
+from gymctl.images.sbom import MEDIA_TYPE as SBOM
 
 LARGEST_MANIFEST = 16 << 20
 """Bytes of JSON that are read at once."""
 AGAIN = "get the file again, or bundle again"
-_KINDS = {layout.BENCHMARK: "the benchmark", layout.SBOM: "an SBOM"}
+_KINDS = {ARTIFACT_TYPE: "the benchmark", SBOM: "an SBOM"}
+SMALL = "files.tar of the benchmark"
 _BLOB = re.compile(re.escape(layout.BLOBS) + "[0-9a-f]{64}")
 
 
@@ -35,17 +41,23 @@ class Opened:
 
     path: Path
     manifest: content.Manifest
-    digest: str
-    """sha256 of benchmark.json, in hex."""
+    artefact: bytes
+    """The manifest of the benchmark, as a registry would have it."""
     lock: Lock
     places: Mapping[str, Entry]
-    """The benchmark's files, benchmark.json among them."""
+    """Files of the benchmark that are blobs: benchmark.json, the lock, rows, large ones."""
+    small: Entry
+    """A tar with the others."""
     manifests: Mapping[str, str]
     """By id of an image's configuration: the digest of its manifest in the bundle."""
 
-    def chunks(self, place: str) -> Iterator[bytes]:
-        """The bytes of one of `places`."""
-        entry = self.places[place]
+    @property
+    def digest(self) -> str:
+        """`sha256:…` of `artefact`."""
+        return digest_of(self.artefact)
+
+    def chunks(self, entry: Entry) -> Iterator[bytes]:
+        """The bytes of `small`, or of one of `places`."""
         with self.path.open("rb") as stream:
             yield from plain_tar.chunks(stream, entry.offset, entry.size)
 
@@ -63,7 +75,7 @@ def open_bundle(path: Path) -> Opened:
         bundle.check_digests()
         try:
             return bundle.opened()
-        except (KeyError, TypeError, AttributeError, ValueError):
+        except (KeyError, IndexError, TypeError, AttributeError, ValueError):
             what = f"{layout.INDEX}, {layout.DOCKER} or a manifest is not what gymctl writes"
             raise IntegrityError(what, where=str(path)) from None
 
@@ -99,6 +111,8 @@ class _Bundle:
             for name, digest in damaged.items():
                 expected = name.removeprefix(layout.BLOBS)
                 what = names.get(expected, f"blob {_short(expected)}")
+                if what == SMALL:
+                    what = self._in_small(self._entries[name]) or what
                 found.append(f"{what} is damaged: found sha256 {_short(digest)}, expected {_short(expected)}")
         if len(found) > 1:
             what = f"{len(found)} parts of the bundle are damaged"
@@ -130,31 +144,50 @@ class _Bundle:
         found: dict[str, str] = {}
         for entry in self._listed():
             name = str(entry.get("annotations", {}).get(layout.NAME, ""))
-            kind = {layout.BENCHMARK: "the benchmark", layout.SBOM: "an SBOM"}.get(
-                entry.get("artifactType", "")
-            )
+            kind = {ARTIFACT_TYPE: "the benchmark", SBOM: "an SBOM"}.get(entry.get("artifactType", ""))
             found.setdefault(_hex(entry), f"the manifest of {name or kind}")
             manifest = self._manifest(entry)
             config = content.MANIFEST if kind == "the benchmark" else f"the configuration of {name or kind}"
             found.setdefault(_hex(manifest.get("config", {})), config)
             for number, layer in enumerate(manifest.get("layers", ()), 1):
-                title = str(layer.get("annotations", {}).get(layout.TITLE, ""))
+                title = str(layer.get("annotations", {}).get(TITLE, ""))
+                if layer.get("mediaType") == FILES_TYPE:
+                    title = SMALL
                 found.setdefault(_hex(layer), title or f"layer {number} of {name}")
         return found
+
+    def _in_small(self, tar: Entry) -> str:
+        """Which files of the tar are not what benchmark.json says; empty where that cannot be told."""
+        try:
+            (listed,) = (entry for entry in self._listed() if entry.get("artifactType") == ARTIFACT_TYPE)
+            text = self._bytes(self._blob(self._manifest(listed)["config"]))
+            known = {entry.path: entry.sha256 for entry in content.parse(text, "").files}
+            with tarfile.open(fileobj=io.BytesIO(self._bytes(tar))) as archive:
+                files = {one.name: archive.extractfile(one) for one in archive}
+                found = {name: file.read() for name, file in files.items() if file is not None}
+        except (ValueError, KeyError, GymctlError, tarfile.TarError):
+            return ""
+        wrong = [name for name, data in found.items() if digest_of(data) != f"sha256:{known.get(name)}"]
+        return ", ".join(wrong)
 
     def opened(self) -> Opened:
         """What is inside, once every file is known to be whole."""
         places: dict[str, Entry] = {}
+        small: list[Entry] = []
+        artefact = b""
         configs: dict[str, str] = {}
         loaded: dict[str, list[str]] = {}
         reached: set[str] = set()
         for entry in self._listed():
             manifest = self._manifest(entry)
-            held = [self._blob(one) for one in (manifest["config"], *manifest["layers"])]
+            described = (manifest["config"], *manifest["layers"])
+            held = [self._blob(one) for one in described]
             reached |= {self._blob(entry).sha256, *(one.sha256 for one in held)}
-            if entry.get("artifactType") == layout.BENCHMARK:
-                titles = [content.MANIFEST, *(one["annotations"][layout.TITLE] for one in manifest["layers"])]
-                places = dict(zip(titles, held, strict=True))
+            if entry.get("artifactType") == ARTIFACT_TYPE:
+                artefact = self._bytes(self._blob(entry))
+                titled = zip(described, held, strict=True)
+                places = {one["annotations"][TITLE]: blob for one, blob in titled}
+                small = [places.pop(one["annotations"][TITLE]) for one in described if _is_small(one)]
             elif "artifactType" not in entry:
                 configs[str(manifest["config"]["digest"])] = str(entry["digest"])
                 loaded[held[0].name] = [one.name for one in held[1:]]
@@ -164,19 +197,21 @@ class _Bundle:
         docker = json.loads(self._read(layout.DOCKER))
         if {image["Config"]: image["Layers"] for image in docker} != loaded:
             raise self._wrong(f"{layout.DOCKER} names other images than {layout.INDEX}")
-        return self._agreeing(places, configs)
+        manifest, lock = self._agreeing(places, configs)
+        return Opened(self._path, manifest, artefact, lock, places, small[0], configs)
 
-    def _agreeing(self, places: Mapping[str, Entry], configs: Mapping[str, str]) -> Opened:
-        """benchmark.json, lock and what is there say the same, or IntegrityError."""
+    def _agreeing(
+        self, places: Mapping[str, Entry], configs: Mapping[str, str]
+    ) -> tuple[content.Manifest, Lock]:
+        """benchmark.json and lock, which name what is there; or IntegrityError."""
         for place in (content.MANIFEST, lock_file.FILE):
             if place not in places:
                 raise self._wrong(f"the benchmark has no {place}")
         manifest = content.parse(self._bytes(places[content.MANIFEST]), str(self._path))
         listed = {entry.path: entry.sha256 for entry in manifest.files}
-        there = {place: entry.sha256 for place, entry in places.items() if place != content.MANIFEST}
-        if listed != there:
-            different = min(place for place, _ in listed.items() ^ there.items())
-            raise self._wrong(f"{different} is not the file that {content.MANIFEST} names")
+        for place, entry in places.items():
+            if place != content.MANIFEST and listed.get(place) != entry.sha256:
+                raise self._wrong(f"{place} is not the file that {content.MANIFEST} names")
         try:
             lock = Lock.model_validate_json(self._bytes(places[lock_file.FILE]))
         except ValidationError:
@@ -184,8 +219,7 @@ class _Bundle:
         for image in lock.images:
             if image.id not in configs:
                 raise self._wrong(f"the image of {image.name} is not the one in {lock_file.FILE}")
-        digest = places[content.MANIFEST].sha256
-        return Opened(self._path, manifest, digest, lock, places, configs)
+        return manifest, lock
 
     def _listed(self) -> list[dict[str, Any]]:
         return self._parsed(self._entries[layout.INDEX]).get("manifests", [])
@@ -222,6 +256,10 @@ class _Bundle:
 
     def _wrong(self, what: str) -> IntegrityError:
         return IntegrityError(what, where=str(self._path), hint=AGAIN)
+
+
+def _is_small(descriptor: Mapping[str, Any]) -> bool:
+    return descriptor["mediaType"] == FILES_TYPE
 
 
 def _hex(descriptor: Mapping[str, Any]) -> str:

@@ -1,26 +1,17 @@
-"""A benchmark out of a registry: pulled by digest, unpacked once, checked again at every use.
-
-<cache>/gymctl/benchmarks/<digest>.json   the manifest, whose sha256 is its name
-<cache>/gymctl/benchmarks/<digest>/       the files, as a search root (content.py)
-"""
+"""A benchmark out of a registry: pulled by digest, unpacked once (kept.py), checked again at every use."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import hashlib
-import shutil
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from gymctl.artefacts import content, pack
+from gymctl.artefacts import content, kept, pack
 from gymctl.artefacts.descriptor import TITLE, Descriptor, Manifest
 from gymctl.artefacts.reference import Reference
 from gymctl.artefacts.registry import Registry
 from gymctl.errors import IntegrityError, PrerequisiteError, UsageError
 from gymctl.images import lock as lock_file
-from gymctl.paths import cache_dir
 
 MOST_CONFIG_BYTES = 64 << 20
 
@@ -43,12 +34,12 @@ async def pull(reference: Reference, *, plain_http: bool = False) -> Pulled:
     Raises IntegrityError that names the file or layer that differs; PrerequisiteError for no such tag and
     a registry that does not answer; UsageError for something that is no benchmark.
     """
-    if reference.digest is not None and _places(reference.digest)[0].is_file():
+    if reference.digest is not None and kept.has(reference.digest):
         return await asyncio.to_thread(_checked, reference.at(reference.digest))
     async with Registry(reference.host, plain_http=plain_http) as registry:
         manifest = await manifest_of(registry, reference)
         pinned = reference.at(manifest.digest)
-        if not _places(manifest.digest)[0].is_file():
+        if not kept.has(manifest.digest):
             await _fetch(registry, pinned, manifest)
     return await asyncio.to_thread(_checked, pinned)
 
@@ -71,42 +62,16 @@ async def manifest_of(registry: Registry, reference: Reference) -> Manifest:
     return manifest
 
 
-def _places(digest: str) -> tuple[Path, Path]:
-    """The manifest's file and the folder."""
-    folder = cache_dir() / "benchmarks"
-    value = digest.removeprefix("sha256:")
-    return folder / f"{value}.json", folder / value
-
-
 def _checked(pinned: Reference) -> Pulled:
     """What is in the cache, compared byte by byte with its digest."""
     assert pinned.digest is not None
-    file, folder = _places(pinned.digest)
-    data = file.read_bytes()
-    found = hashlib.sha256(data).hexdigest()
-    if f"sha256:{found}" != pinned.digest:
-        raise content.differs(file.name, pinned.digest.removeprefix("sha256:"), found, file.parent)
-    config = Manifest(data, "").config(str(file))
-    manifest = content.check_folder(folder, config.digest.removeprefix("sha256:"))
+    folder, manifest = kept.checked(pinned.digest)
     return Pulled(pinned, folder, manifest)
 
 
 async def _fetch(registry: Registry, pinned: Reference, manifest: Manifest) -> None:
-    """Into the cache: the folder first, then the manifest, each old or new and never half."""
-    assert pinned.digest is not None
-    file, folder = _places(pinned.digest)
-    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    scratch = Path(tempfile.mkdtemp(prefix=".pull-", dir=file.parent))  # mode 0700
-    try:
-        await download(registry, pinned, manifest, scratch / "files")
-        (scratch / "manifest").write_bytes(manifest.data)
-        (scratch / "files").chmod(0o700)
-        # One that is there is whole: another pull has put it there, and perhaps not yet its manifest.
-        with contextlib.suppress(OSError):
-            (scratch / "files").rename(folder)
-        (scratch / "manifest").replace(file)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+    with kept.arriving(manifest.data) as folder:
+        await download(registry, pinned, manifest, folder)
 
 
 async def download(

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import tempfile
 from pathlib import Path
 
-from gymctl.artefacts import content
+from gymctl.artefacts import content, kept
 from gymctl.artefacts.opened import Opened
+from gymctl.artefacts.pack import unpack_files, write_file
 from gymctl.engine import Engine
 from gymctl.errors import IntegrityError, PrerequisiteError
 from gymctl.images.lock import LockedImage
 from gymctl.images.progress import Reporter
-from gymctl.paths import cache_dir
-
-
-def place_of(digest: str) -> Path:
-    """Where a benchmark with this benchmark.json is unpacked by default."""
-    return cache_dir() / "benchmarks" / digest
 
 
 async def load(opened: Opened, engine: Engine, reporter: Reporter) -> list[str]:
@@ -50,33 +44,23 @@ async def _has(engine: Engine, image: LockedImage, opened: Opened) -> bool:
     return False
 
 
-def unpack(opened: Opened, folder: Path) -> bool:
-    """Write the benchmark's files to `folder`, whole or not at all. Returns whether it was not there yet.
+def keep(opened: Opened) -> Path:
+    """The benchmark in the user's cache, unpacked when it is not there yet. Returns its folder."""
+    if not kept.has(opened.digest):
+        with kept.arriving(opened.artefact) as new:
+            unpack(opened, new)
+    return kept.checked(opened.digest)[0]
 
-    A folder that is there has to hold just these files, or IntegrityError.
-    """
-    if folder.exists():
-        content.check_folder(folder, opened.digest)
-        return False
-    folder.parent.mkdir(parents=True, exist_ok=True)
+
+def unpack(opened: Opened, folder: Path) -> None:
+    """Write the benchmark's files to a folder that is not there yet, and compare each with benchmark.json."""
+    folder.mkdir(parents=True)
     executable = {entry.path for entry in opened.manifest.files if entry.executable}
-    with tempfile.TemporaryDirectory(prefix=".gymctl-", dir=folder.parent) as scratch:
-        new = Path(scratch) / "new"
-        for place in opened.places:
-            path = new / place
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("wb") as stream:
-                for chunk in opened.chunks(place):
-                    stream.write(chunk)
-            if place in executable:
-                path.chmod(path.stat().st_mode | 0o111)
-        content.check_folder(new, opened.digest)
-        try:
-            new.rename(folder)
-        except OSError:
-            if not folder.exists():
-                raise
-            content.check_folder(folder, opened.digest)  # another process was faster
-            shutil.rmtree(new)
-            return False
-    return True
+    for place, entry in opened.places.items():
+        write_file(folder, place, opened.chunks(entry), is_executable=place in executable)
+    with tempfile.NamedTemporaryFile(dir=folder.parent, prefix=".files-", suffix=".tar") as tar:
+        for chunk in opened.chunks(opened.small):
+            tar.write(chunk)
+        tar.flush()
+        unpack_files(Path(tar.name), opened.manifest, folder, str(opened.path))
+    content.check_folder(folder, opened.places[content.MANIFEST].sha256)

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from gymctl.artefacts import layout, plain_tar, saved
 from gymctl.artefacts.opened import open_bundle
-from gymctl.artefacts.unbundle import unpack
+from gymctl.artefacts.pack import FILES_TYPE, pack
+from gymctl.artefacts.unbundle import keep, unpack
 from gymctl.errors import EngineError, IntegrityError
 
 
@@ -65,6 +66,12 @@ def rebuilt(data: bytes, change: Callable[[dict[str, bytes]], None]) -> bytes:
     return out.getvalue()
 
 
+def small_files() -> str:
+    """The blob with the benchmark's small files; in its middle is padding."""
+    (tar,) = (blob for blob, _ in pack(bundles.benchmark()).blobs if blob.media_type == FILES_TYPE)
+    return layout.BLOBS + tar.digest.removeprefix("sha256:")
+
+
 def test_twice_the_same_bytes(tmp_path: Path, whole: bytes) -> None:
     assert bundles.make(tmp_path).read_bytes() == whole
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(("new", "."))] == []
@@ -91,23 +98,25 @@ def test_any_tar_reads_it_and_sums_say_what_is_in_it(whole: bytes) -> None:
     }
 
 
-def test_what_is_packed_comes_out(tmp_path: Path, whole: bytes) -> None:
+def test_what_is_packed_comes_out(tmp_path: Path, whole: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     path = tmp_path / "weather.gymb"
     path.write_bytes(whole)
     found = open_bundle(path)
     assert (found.manifest.name, found.lock) == ("weather", bundles.lock())
-    assert found.digest == bundles.benchmark().digest
-    target = tmp_path / "cache" / found.digest
-    assert unpack(found, target)
-    assert {place: (target / place).read_bytes() for place in bundles.benchmark().files} == {
-        place: b"".join(item.chunks()) for place, item in bundles.benchmark().files.items()
-    }
-    assert not unpack(found, target)
-    (target / bundles.APP).chmod(0o644)
-    (target / bundles.APP).write_text("print('other')")
+    assert found.digest == pack(bundles.benchmark()).descriptor.digest, "the artefact that push sends"
+    folder = keep(found)
+    expected = {place: b"".join(item.chunks()) for place, item in bundles.benchmark().files.items()}
+    assert {place: (folder / place).read_bytes() for place in expected} == expected
+    assert keep(found) == folder
+    other = tmp_path / "other"
+    unpack(found, other)
+    assert {place: (other / place).read_bytes() for place in expected} == expected
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["cache", "other", "weather.gymb"]
+    (folder / bundles.APP).chmod(0o644)
+    (folder / bundles.APP).write_text("print('other')")
     with pytest.raises(IntegrityError, match=r"weather/app\.py is not what it was"):
-        unpack(found, target)
-    assert [one.name for one in target.parent.iterdir()] == [found.digest]
+        keep(found)
 
 
 @pytest.mark.parametrize(
@@ -123,12 +132,28 @@ def test_what_is_packed_comes_out(tmp_path: Path, whole: bytes) -> None:
         (blob(json.dumps({"bom": "Dockerfile.base"}).encode()), "Dockerfile.base.cdx.json is damaged"),
         (f"{layout.BLOBS}{bundles.benchmark().digest}", "benchmark.json is damaged"),
         (blob(bundles.lock().text().encode()), "images.lock.json is damaged"),
+        (small_files(), "files.tar of the benchmark is damaged"),
         *((name, f"{name} is damaged") for name in layout.OTHERS),
     ],
 )
 def test_one_flipped_byte_is_refused_by_name(tmp_path: Path, whole: bytes, name: str, says: str) -> None:
     entry = entries(whole)[name]
     assert says in refused(tmp_path, flipped(whole, entry.offset + entry.size // 2))
+
+
+def test_a_damaged_small_file_is_named(tmp_path: Path, whole: bytes) -> None:
+    said = refused(tmp_path, flipped(whole, whole.index(b"print('weather')")))
+    assert f"{bundles.APP} is damaged" in said
+
+
+def test_several_damages_are_all_named(tmp_path: Path, whole: bytes) -> None:
+    found = entries(whole)
+    changed = whole
+    for name in (layout.INDEX, "load.sh", blob(bundles.LAYERS[0])):
+        changed = flipped(changed, found[name].offset)
+    said = refused(tmp_path, changed)
+    assert "3 parts of the bundle are damaged" in said
+    assert "load.sh is damaged" in said
 
 
 def test_a_damaged_manifest_is_named(tmp_path: Path, whole: bytes) -> None:
