@@ -33,12 +33,13 @@ COMMANDS = (
     "ps",
     "logs",
     "down",
+    "clean",
     "list",
     "doctor",
     "gym-dir",
     "push",
 )
-GROUPS = ("config", "dataset", "export")
+GROUPS = ("cache", "config", "dataset", "export")
 HELP = """Evaluate LLM agents in environments, one container per server.
 
 gymctl eval arithmetic --model-type llama_cpp_model --limit 20 -k 2

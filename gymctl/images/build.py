@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +12,7 @@ from gymctl.config.model import BuildSettings, Config
 from gymctl.engine import Engine
 from gymctl.errors import EngineError, GymctlError
 from gymctl.images import base as base_image
+from gymctl.images import scratch
 from gymctl.images.context import FIXED_TIME, Context
 from gymctl.images.failure import explain, without_mounts
 from gymctl.images.lock import Lock
@@ -69,8 +69,8 @@ async def make(
     # By tag: two folders with the same name and content are one image.
     missing = list({p.tag: p for p in plans if present.get(p.tag) != p.inputs}.values())
     if missing:
-        with tempfile.TemporaryDirectory(prefix="gymctl-build-") as folder:
-            builder = _Builder(engine, BuildSecrets.of(os.environ, settings), Path(folder), reporter)
+        with scratch.folder() as folder:
+            builder = _Builder(engine, BuildSecrets.of(os.environ, settings), folder, reporter)
             await builder.build_all(missing)
     return tuple(plan.tag for plan in missing)
 

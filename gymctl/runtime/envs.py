@@ -31,7 +31,7 @@ from gymctl.images.context import sdk_context, server_context
 from gymctl.images.secrets import BuildSecrets
 from gymctl.paths import bundled, cache_dir
 from gymctl.programs import Finished, run_command
-from gymctl.runtime import tasks
+from gymctl.runtime import cache, tasks
 from gymctl.runtime.stack import Reporter
 
 REQUIREMENTS = "requirements.txt"
@@ -106,6 +106,8 @@ async def ensure(config: Config, reporter: Reporter) -> Environments:
         keys.update(dict.fromkeys(recipe.servers or ("",), recipe.key))
     missing = {key: recipe for key, recipe in by_key.items() if not _folder(key).is_dir()}
     await _build_all(missing, BuildSecrets.of(os.environ, config.settings.build), config.secrets, reporter)
+    for path in (sdk, *map(_folder, by_key)):
+        cache.used(path)
     built = f", {len(missing)} built" if missing else ""
     reporter.step("environments", f"{len(by_key)} in use{built}")
     return Environments(

@@ -28,7 +28,7 @@ from gymctl.images.nemo_gym import Package, package_at
 from gymctl.images.secrets import BuildSecrets
 from gymctl.paths import cache_dir
 from gymctl.programs import Finished, run_command
-from gymctl.runtime import prepare_container, prepare_worker, scratch, script_code, tasks
+from gymctl.runtime import cache, prepare_container, prepare_worker, scratch, script_code, tasks
 from gymctl.runtime.prepare_container import Need
 from gymctl.runtime.script_code import Code
 from gymctl.runtime.stack import Reporter
@@ -182,6 +182,7 @@ async def _packages(script: Script, settings: BuildSettings, reporter: Reporter)
     named = "\0".join((sys.version, *script.dependencies, str(script.root)))
     target = cache_dir() / "prepare" / sha256(named.encode()).hexdigest()[:20]
     if target.is_dir():
+        cache.used(target)
         return target
     reporter.progress(f"{script.dataset.name}: installing {' '.join(script.dependencies)}")
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -20,6 +20,7 @@ from gymctl.errors import ConfigError, GymctlError, PrerequisiteError, UsageErro
 from gymctl.images.secrets import BuildSecrets
 from gymctl.paths import cache_dir
 from gymctl.programs import Finished, run_command
+from gymctl.runtime import cache
 
 PYTHON = "3.13.18"
 """A package may ask for a newer Python than ours; its files are only looked at."""
@@ -53,6 +54,7 @@ def _folder(requirement: str, tell: Callable[[str], None]) -> Path:
             asyncio.run(_unpack(requirement, Path(side)))
             if not target.is_dir():  # else somebody was faster
                 (Path(side) / PACKAGE).rename(target)
+    cache.used(target)
     return target
 
 

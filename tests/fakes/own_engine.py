@@ -15,7 +15,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -85,14 +85,15 @@ class OwnEngine:
 
 
 @contextmanager
-def own_engine(images: Iterable[str]) -> Iterator[OwnEngine]:
+def own_engine(images: Collection[str] = ()) -> Iterator[OwnEngine]:
     folder = Path(tempfile.mkdtemp(prefix="gymctl-engine-"))
     holder = subprocess.Popen(["unshare", "--net", "sh", "-c", "ip link set lo up; exec sleep infinity"])
     engine = OwnEngine(folder, holder)
     try:
         time.sleep(0.5)
         engine.start()
-        engine.load(images)
+        if images:
+            engine.load(images)
         yield engine
     finally:
         engine.stop()

@@ -1,0 +1,173 @@
+"""What projects leave when they were killed, and what is left in their folders: found by label and by lock.
+
+Up is a project of which a container or process runs; held is one whose lock a command has. Neither is
+touched, nor what belongs to another user.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gymctl.compose.render import FOLDER_LABEL, PROJECT_LABEL, user
+from gymctl.images import scratch
+from gymctl.paths import ProjectPaths
+from gymctl.runtime import attach, state
+from gymctl.runtime.disk import size_of
+
+if TYPE_CHECKING:
+    from gymctl.engine import Engine
+
+_OURS = ("project.json", "compose.yaml", "parts", "secret", "lock", "failure.json")
+"""A folder below `.gymctl` that holds one of these is a project's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    id: str
+    name: str
+    project: str
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    id: str
+    name: str
+    project: str
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    path: Path
+    size: int
+    """Bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leftovers:
+    containers: tuple[Container, ...] = ()
+    networks: tuple[Network, ...] = ()
+    folders: tuple[Folder, ...] = ()
+
+
+def of_engine(engine: Engine, only: Collection[str] = ()) -> Leftovers:
+    """Containers and networks of dead projects of this user's. Blocking. only: of these projects alone."""
+    rows = engine.api.api.containers(all=True, filters={"label": PROJECT_LABEL})
+    up = {row["Labels"][PROJECT_LABEL] for row in rows if row["State"] in ("running", "paused", "restarting")}
+    nets = engine.api.api.networks(filters={"label": PROJECT_LABEL})
+    return Leftovers(
+        containers=tuple(
+            Container(row["Id"], str((row.get("Names") or [row["Id"][:12]])[0]).lstrip("/"), project)
+            for row in rows
+            if _may_go(project := row["Labels"][PROJECT_LABEL], row["Labels"], up, only)
+            and _is_own(row["Labels"], _user_of(engine, row["Id"]))
+        ),
+        networks=tuple(
+            Network(row["Id"], row["Name"], project)
+            for row in nets
+            if _may_go(project := row["Labels"][PROJECT_LABEL], row["Labels"], up, only)
+            and _is_own(row["Labels"], None)
+        ),
+    )
+
+
+def _may_go(project: str, labels: Mapping[str, str], up: Collection[str], only: Collection[str]) -> bool:
+    if project in up or (only and project not in only):
+        return False
+    folder = labels.get(FOLDER_LABEL)
+    return folder is None or not is_held(ProjectPaths.of(project, Path(folder)))
+
+
+def _is_own(labels: Mapping[str, str], runs_as: str | None) -> bool:
+    """By the owner of the folder that it was started from; of a folder that is gone, by whom it runs as."""
+    with suppress(OSError):
+        return Path(labels.get(FOLDER_LABEL, "/nowhere")).stat().st_uid == os.getuid()
+    return runs_as is None or runs_as in (user(os.getuid(), os.getgid()), "", "0:0")
+
+
+def _user_of(engine: Engine, container: str) -> str | None:
+    import docker.errors
+
+    try:
+        return str(engine.api.api.inspect_container(container)["Config"].get("User") or "")
+    except docker.errors.APIError:
+        return None
+
+
+def of_folder(base: Path, only: Collection[str] = ()) -> Leftovers:
+    """`.gymctl/<project>` of dead projects, with parts, logs and all. Blocking."""
+    return Leftovers(folders=tuple(Folder(path, size_of(path)) for path in _dead(base, only)))
+
+
+def _dead(base: Path, only: Collection[str]) -> Iterator[Path]:
+    for path in sorted((base / ".gymctl").glob("*/")):
+        if path.is_symlink() or not any((path / name).exists() for name in _OURS):
+            continue
+        if (not only or path.name in only) and path.stat().st_uid == os.getuid() and not is_up(path):
+            yield path
+
+
+def is_up(folder: Path) -> bool:
+    """Whether anything of the project runs, or a command holds it. What cannot be asked counts as up."""
+    paths = ProjectPaths(folder)
+    if is_held(paths):
+        return True
+    known = state.load(paths)
+    if known is None:
+        return False
+    from gymctl.errors import GymctlError
+
+    try:
+        return attach.is_alive(paths, known)
+    except GymctlError:
+        return True
+
+
+def is_held(paths: ProjectPaths) -> bool:
+    return any(scratch.is_locked(path) for path in (paths.lock, paths.use))
+
+
+def of_builds() -> Leftovers:
+    """Folders of builds that were killed: contexts, and files with the logins of indexes. Blocking."""
+    return Leftovers(folders=tuple(Folder(path, size_of(path)) for path in scratch.abandoned()))
+
+
+def remove_folder(folder: Folder) -> str | None:
+    """None when it is gone, else why it stays. Out of sight first: half a project is never there."""
+    path = folder.path
+    if scratch.is_locked(path) or is_held(ProjectPaths(path)):
+        return "a command has just begun to use it"
+    aside = path.with_name(f".{path.name}.removed-{os.getpid()}")
+    try:
+        path.rename(aside)
+        shutil.rmtree(aside)
+    except OSError as error:
+        return str(error.strerror)
+    return None
+
+
+def remove_container(container: Container, engine: Engine) -> str | None:
+    """None when it is gone, else why it stays: it runs again. Its volumes stay."""
+    return _call(engine.api.api.remove_container, container.id, v=False, force=False)
+
+
+def remove_network(network: Network, engine: Engine) -> str | None:
+    """None when it is gone, else why it stays: somebody's container is in it."""
+    return _call(engine.api.api.remove_network, network.id)
+
+
+def _call(call: Any, *args: Any, **options: Any) -> str | None:
+    import docker.errors
+
+    try:
+        call(*args, **options)
+    except docker.errors.NotFound:
+        return None
+    except docker.errors.APIError as error:
+        return str(error.explanation or error)
+    return None

@@ -1,0 +1,105 @@
+"""Which images `gymctl clean` may remove, and which stay whatever happens."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gymctl.images import lock
+from gymctl.images.unused import HeldImage, locked, unused
+
+BASE = "gymctl/base:1"
+
+
+def image(
+    name: str,
+    *tags: str,
+    tagged: str = "2026-01-01",
+    base: str = BASE,
+    digests: tuple[str, ...] = (),
+    is_used: bool = False,
+) -> HeldImage:
+    return HeldImage(f"sha256:{name}", tags, digests, base, tagged, is_used, 10)
+
+
+def going(*images: HeldImage, kept: Collection[str] = (), all_images: bool = False) -> dict[str, str]:
+    found = unused(images, kept, all_images=all_images)
+    return {one.image.id.removeprefix("sha256:"): one.why for one in found}
+
+
+def test_the_newest_of_each_repository_stays_with_the_base_that_it_stands_on() -> None:
+    images = (
+        image("base1", BASE, tagged="2026-01-01", base="python:3.13"),
+        image("base2", "gymctl/base:2", tagged="2026-01-05", base="python:3.13"),
+        image("base0", "gymctl/base:0", tagged="2025-01-01", base="python:3.13"),
+        image("old", "gymctl/resources-weather:1", tagged="2026-01-02"),
+        image("new", "gymctl/resources-weather:2", tagged="2026-01-03", base=BASE),
+    )
+    assert going(*images) == {"base0": "an older one, not used", "old": "an older one, not used"}
+
+
+def test_what_has_no_name_goes_and_what_was_pulled_by_digest_stays() -> None:
+    pulled = image("pulled", digests=("localhost:5000/x/weather@sha256:abc",))
+    assert going(image("gone"), pulled) == {"gone": "it has no name any more"}
+    assert set(going(image("gone"), pulled, all_images=True)) == {"gone", "pulled"}
+    assert going(pulled, kept={"sha256:abc"}, all_images=True) == {}
+
+
+def test_used_named_by_others_and_locked_images_stay_even_with_all_images() -> None:
+    images = (
+        image("used", "gymctl/agent-a:1", is_used=True),
+        image("theirs", "gymctl/agent-b:1", "team/base:1"),
+        image("locked", "gymctl/agent-c:1", base="gymctl/base:9"),
+        image("its-base", "gymctl/base:9", base="python:3.13"),
+        image("free", "gymctl/agent-d:1"),
+    )
+    assert going(*images, kept={"sha256:locked"}, all_images=True) == {"free": "not used by a container"}
+
+
+def test_lock_files_of_the_folder_and_of_its_runs_are_read(tmp_path: Path) -> None:
+    def locking(name: str, digest: str | None) -> lock.Lock:
+        one = lock.LockedImage(
+            name=name,
+            repository=f"gymctl/{name}",
+            tag="1",
+            id=f"sha256:{name}",
+            digest=digest,
+            platform="linux/amd64",
+            inputs="1",
+            base="Dockerfile.base",
+        )
+        return lock.Lock(images=(one,))
+
+    (tmp_path / "results" / "x").mkdir(parents=True)
+    lock.write(tmp_path / lock.FILE, locking("here", None))
+    lock.write(tmp_path / "results" / "x" / lock.FILE, locking("run", "sha256:d"))
+    (tmp_path / "runs" / "y").mkdir(parents=True)
+    (tmp_path / "runs" / "y" / lock.FILE).write_text("broken")
+    assert locked(tmp_path) == {"sha256:here", "gymctl/here:1", "sha256:run", "gymctl/run:1", "sha256:d"}
+
+
+IMAGES = st.lists(
+    st.builds(
+        HeldImage,
+        id=st.uuids().map(str),
+        tags=st.lists(
+            st.sampled_from(["gymctl/a:1", "gymctl/a:2", "gymctl/b:1", "team/x:1", "python:3"]), unique=True
+        ).map(tuple),
+        digests=st.just(()),
+        base=st.sampled_from(["gymctl/a:1", "gymctl/b:1", "python:3"]),
+        tagged=st.dates().map(str),
+        is_used=st.booleans(),
+        own_size=st.integers(0, 10),
+    ),
+    max_size=8,
+)
+
+
+@given(IMAGES, st.booleans())
+def test_nothing_used_or_named_by_others_ever_goes(images: list[HeldImage], all_images: bool) -> None:
+    for one in unused(images, (), all_images=all_images):
+        assert not one.image.is_used
+        assert all(tag.startswith("gymctl/") for tag in one.image.tags)
