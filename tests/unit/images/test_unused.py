@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection
 from pathlib import Path
 
@@ -60,25 +61,28 @@ def test_used_named_by_others_and_locked_images_stay_even_with_all_images() -> N
 
 
 def test_lock_files_of_the_folder_and_of_its_runs_are_read(tmp_path: Path) -> None:
+    def sha(text: str) -> str:
+        return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
     def locking(name: str, digest: str | None) -> lock.Lock:
         one = lock.LockedImage(
             name=name,
             repository=f"gymctl/{name}",
             tag="1",
-            id=f"sha256:{name}",
+            id=sha(name),
             digest=digest,
             platform="linux/amd64",
-            inputs="1",
+            inputs="0" * 64,
             base="Dockerfile.base",
         )
         return lock.Lock(images=(one,))
 
     (tmp_path / "results" / "x").mkdir(parents=True)
     lock.write(tmp_path / lock.FILE, locking("here", None))
-    lock.write(tmp_path / "results" / "x" / lock.FILE, locking("run", "sha256:d"))
+    lock.write(tmp_path / "results" / "x" / lock.FILE, locking("run", sha("d")))
     (tmp_path / "runs" / "y").mkdir(parents=True)
     (tmp_path / "runs" / "y" / lock.FILE).write_text("broken")
-    assert locked(tmp_path) == {"sha256:here", "gymctl/here:1", "sha256:run", "gymctl/run:1", "sha256:d"}
+    assert locked(tmp_path) == {sha("here"), "gymctl/here:1", sha("run"), "gymctl/run:1", sha("d")}
 
 
 IMAGES = st.lists(
