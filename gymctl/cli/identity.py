@@ -23,6 +23,7 @@ from gymctl.images.context import sdk_context, server_context
 from gymctl.paths import RunPaths
 from gymctl.rollouts.dataset import Source
 from gymctl.rollouts.passport import Identity, Surroundings
+from gymctl.rollouts.prompts import Prompt
 from gymctl.rollouts.run import Run
 from gymctl.rollouts.settings import of_table
 
@@ -34,6 +35,11 @@ _ROW_SETTINGS = (
     *("environment_server_name", "environment_server_routes"),
 )
 """They make the rows what they are."""
+CODE = ".code"
+CONTENT = " (content)"
+SDK = "servers.sdk"
+"""Keys of the identity: a server's folder, a file that a block names, the part of gymctl in each server."""
+_A_FILE = "file"
 _NAMES_A_FILE = ("_path", "_file", "_fpath")
 _MOST_BYTES = 64_000_000
 _SHOWN_FLAG = "--model-api-key"
@@ -87,6 +93,7 @@ def identity(
         model=model,
         command=command(secrets),
         places=dict(_places(config, rows)),
+        prompts=tuple(dict.fromkeys(source.prompt.name for source in rows if source.prompt is not None)),
         origins={} if config is None else {key: str(origin) for key, origin in config.origins.items()},
         config_text="" if config is None else as_yaml(masking.mask(config.document, secrets)),
         failures_count={key: settings[key] for key in _FAILURES if settings.get(key)},
@@ -148,8 +155,8 @@ def _of_config(config: Config) -> Iterator[tuple[str, Any]]:
         yield from ((key, _digest(path)) for key, path in _named_files(block))
         if block.folder not in folders:
             folders[block.folder] = f"sha256:{server_context(block.folder).digest()}"
-        yield f"{block.name}.code", folders[block.folder]
-    yield "servers.sdk", f"sha256:{sdk_context().digest()}"
+        yield f"{block.name}{CODE}", folders[block.folder]
+    yield SDK, f"sha256:{sdk_context().digest()}"
 
 
 def _places(config: Config | None, rows: Sequence[Source]) -> Iterator[tuple[str, str]]:
@@ -162,7 +169,7 @@ def _places(config: Config | None, rows: Sequence[Source]) -> Iterator[tuple[str
     if config is None:
         return
     for block in config.servers.values():
-        yield f"{block.name}.code", str(block.folder.resolve())
+        yield f"{block.name}{CODE}", str(block.folder.resolve())
         for key, path in _named_files(block):
             yield key, str(path.resolve())
 
@@ -174,11 +181,12 @@ def _named_files(block: ServerBlock) -> Iterator[tuple[str, Path]]:
     entries = cast(list[Any], mounts) if isinstance(mounts, list) else []
     written = [entry["path"] for entry in entries if isinstance(entry, Mapping) and entry.get("writable")]
     for key, value in block.settings.items():
-        if isinstance(value, str) and key.endswith(_NAMES_A_FILE) and value not in written:
+        names_one = key == _A_FILE or key.endswith(_NAMES_A_FILE)
+        if isinstance(value, str) and names_one and value not in written:
             path = block.folder / value
             with suppress(OSError, ValueError):  # too long for a name, or not ours to read
                 if path.is_file() and path.stat().st_size <= _MOST_BYTES:
-                    yield f"{'.'.join(block.path)}.{key} (content)", path
+                    yield f"{'.'.join(block.path)}.{key}{CONTENT}", path
 
 
 def _leaves(
@@ -200,8 +208,13 @@ def _files(rows: Sequence[Source]) -> Iterator[tuple[str, str]]:
         if source.path.is_file():
             yield str(source.path), _digest(source.path)
         if (prompt := source.prompt) is not None:
-            text = f"{prompt.system}\0{prompt.user}".encode("utf-8", "surrogatepass")
-            yield prompt.name, f"sha256:{hashlib.sha256(text).hexdigest()}"
+            yield prompt.name, prompt_digest(prompt)
+
+
+def prompt_digest(prompt: Prompt) -> str:
+    """Of what it says: comments in its file do not count."""
+    text = f"{prompt.system}\0{prompt.user}".encode("utf-8", "surrogatepass")
+    return f"sha256:{hashlib.sha256(text).hexdigest()}"
 
 
 def _digest(path: Path) -> str:

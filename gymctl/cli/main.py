@@ -29,6 +29,8 @@ COMMANDS = (
     "why",
     "health-check",
     "reverify",
+    "verify",
+    "rerun",
     "up",
     "ps",
     "logs",
@@ -39,7 +41,7 @@ COMMANDS = (
     "gym-dir",
     "push",
 )
-GROUPS = ("cache", "config", "dataset", "export")
+GROUPS = ("cache", "config", "dataset", "export", "passport")
 HELP = """Evaluate LLM agents in environments, one container per server.
 
 gymctl eval arithmetic --model-type llama_cpp_model --limit 20 -k 2
@@ -142,6 +144,11 @@ def _run(arguments: list[str], *, is_debug: bool, fail: Fail = lambda error, cod
         fail(f"a bug in gymctl: {type(error).__name__}", EXIT_BUG)
         return EXIT_BUG
     return code if isinstance(code, int) else 0
+
+
+def run_words(words: Sequence[str]) -> None:
+    """One command inside of another, `words` without the program. Raises what it raises."""
+    typer.main.get_command(application()).main(args=list(words), prog_name="gymctl", standalone_mode=False)
 
 
 def _ignore_signals() -> None:

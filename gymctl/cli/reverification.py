@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from gymctl.cli.identity import command
 from gymctl.cli.interrupts import Interrupts
 from gymctl.cli.output import Console
 from gymctl.cli.runs import register, resolve
@@ -22,6 +23,7 @@ from gymctl.contract.servers import ServerTable
 from gymctl.errors import ConfigError, GymctlError, Interrupted, RunError, UsageError
 from gymctl.metrics.headline import TaskScore, headline
 from gymctl.paths import RunPaths
+from gymctl.rollouts import seal
 from gymctl.rollouts.finish import aggregate_metrics, document
 from gymctl.rollouts.lines import replace as replace_file
 from gymctl.rollouts.metric_input import Counting, MetricInput
@@ -60,6 +62,7 @@ class Reverify:
     def __init__(self, asked: Asked, selection: Selection, console: Console) -> None:
         self._asked = asked
         self._selection = selection
+        self._secrets: frozenset[str] = frozenset()
         self._console = console
 
     async def run(self, interrupts: Interrupts) -> None:
@@ -69,6 +72,7 @@ class Reverify:
         if asked.inputs is not None:
             saved.inputs = asked.inputs
         config = self._config()
+        self._secrets = frozenset() if config is None else config.secrets
         async with Transport(Pool(limit=0, limit_per_host=0)) as transport:
             serving = Serving(
                 config,
@@ -113,6 +117,8 @@ class Reverify:
         problem = None
         if asked.is_aggregated and interrupts.received is None:
             problem = await _aggregate(again, transport, output)
+        if asked.existing is Existing.APPEND:
+            await asyncio.to_thread(seal.renew, saved.paths, command(self._secrets))
         self._show(again, count, before, output)
         if interrupts.received is not None:
             raise Interrupted(

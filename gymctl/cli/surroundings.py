@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
 
 from gymctl.config.model import Config
 from gymctl.rollouts.passport import ServerSeen, Surroundings
@@ -51,16 +50,6 @@ def _seen(facts: ServerFacts, environment: str | None) -> ServerSeen:
         cpus=limits.cpus,
         pids=limits.pids,
     )
-
-
-def limits_of(servers: Mapping[str, ServerSeen]) -> dict[str, object]:
-    """`weather.memory_bytes` and so on, of what could be read."""
-    return {
-        f"{name}.{field}": getattr(seen, field)
-        for name, seen in servers.items()
-        if seen.cgroup is not None
-        for field in ("memory_bytes", "cpus", "pids")
-    }
 
 
 def is_clock_synchronized() -> bool | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from gymctl.errors import RunError
 from gymctl.rollouts.encoding import dumps, loads
-from gymctl.rollouts.passport import Identity, Passport, RowsDigest
+from gymctl.rollouts.passport import Identity, Passport, RowsDigest, ServerSeen
 
 _LONGEST_VALUE = 60
 _SHOWN = 12
@@ -48,13 +48,57 @@ def between(old: Passport, new: Passport) -> list[Difference]:
     )
     old_versions, new_versions = ({"gymctl": one.gymctl, "python": one.python} for one in (old, new))
     return [
-        *_changed(old.images, new.images, "image"),
+        *_images(old, new),
         *_changed(old.config, new.config, "config"),
         *_changed(old.settings, new.settings, "setting"),
         *_changed(old_files, new_files, "file"),
         *_changed(old.limits, new.limits, "limit"),
         *_changed(old_versions, new_versions, "version"),
+        *_both(returned(old), returned(new), "model"),
+        *_both(in_force(old.servers), in_force(new.servers), "in force"),
+        *_both(_machine(old), _machine(new), "machine"),
     ]
+
+
+def in_force(servers: Mapping[str, ServerSeen]) -> dict[str, Any]:
+    """`weather.memory_bytes` and so on: the limits that could be read."""
+    return {
+        f"{name}.{field}": getattr(seen, field)
+        for name, seen in servers.items()
+        if seen.cgroup is not None
+        for field in ("memory_bytes", "cpus", "pids")
+    }
+
+
+def returned(passport: Passport) -> dict[str, Any]:
+    """How the models called themselves."""
+    names = {"name returned": passport.models_returned, "fingerprint": passport.fingerprints_returned}
+    return {key: ", ".join(sorted(found)) for key, found in names.items() if found}
+
+
+def _machine(passport: Passport) -> dict[str, Any]:
+    found = passport.machine.model_dump(exclude={"utc_offset", "is_clock_synchronized"})
+    return {key: value for key, value in found.items() if value}
+
+
+def _images(old: Passport, new: Passport) -> Iterator[Difference]:
+    """By id where both are known, whatever the tags; else by tag, which says what went in."""
+    for name in dict.fromkeys((*old.images, *new.images)):
+        tags = old.images.get(name), new.images.get(name)
+        ids = tuple(one.servers[name].id if name in one.servers else None for one in (old, new))
+        if None not in ids:
+            before, after = tags if tags[0] != tags[1] else ids
+            if ids[0] != ids[1]:
+                yield Difference(name, before, after, "image")
+        elif tags[0] != tags[1]:
+            yield Difference(name, *tags, "image")
+
+
+def _both(old: Mapping[str, Any], new: Mapping[str, Any], kind: str) -> Iterator[Difference]:
+    """Of what both tell: what one does not know is no difference."""
+    common = old.keys() & new.keys()
+    before, after = ({key: one[key] for key in one if key in common} for one in (old, new))
+    yield from _changed(before, after, kind)
 
 
 def refusal(output: Path, found: Sequence[Difference]) -> RunError:

@@ -10,6 +10,7 @@ from gymctl.metrics.outcomes import Outcome
 from gymctl.metrics.tally import Tally
 from gymctl.paths import RunPaths
 from gymctl.rollouts.attempts import REUSE, AttemptPolicy
+from gymctl.rollouts.returned import Returned
 from gymctl.rollouts.saved import Key, outcome_of, read_rows
 
 
@@ -29,6 +30,8 @@ class History:
     """How those ended that are tried again: what they come to, should they not be reached."""
     seconds: dict[int, float] = field(default_factory=dict)
     """Task -> the longest that one of its rollouts took."""
+    returned: Returned = field(default_factory=Returned)
+    """What the models called themselves."""
 
     def is_owed(self, key: Key) -> bool:
         return key not in self.done and key not in self.over
@@ -60,10 +63,12 @@ def read(paths: RunPaths, policy: AttemptPolicy, tally: Tally, planned: Mapping[
         if key in history.done:
             continue
         history.done.add(key)
+        history.returned.see(record)
         history.time(record)
         if is_planned(key, planned):
             tally.add(record, outcome_of(record), record)
     for _, record in read_rows(paths.failures):
+        history.returned.see(record)
         if rollout_key(record) in history.done:
             tally.retry(record)
         else:

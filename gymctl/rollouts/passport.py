@@ -53,6 +53,8 @@ class Identity:
     command: Sequence[str] = ()
     places: Mapping[str, str] = field(default_factory=dict)
     """By a key of `config` or `files`: the file or folder whose digest stands there."""
+    prompts: Sequence[str] = ()
+    """Keys of `files` that are prompts: their digest is of the text, not of the file."""
     origins: Mapping[str, str] = field(default_factory=dict)
     """By dotted key: who wrote the value."""
     config_text: str = ""
@@ -168,6 +170,7 @@ class Passport(BaseModel):
     settings: dict[str, Any]
     files: dict[str, str]
     places: dict[str, str] = {}
+    prompts: list[str] = []
     origins: dict[str, str] = {}
     limits: dict[str, Any] = {}
     """Of the first time; `continued` has the command of each later one."""
@@ -179,9 +182,9 @@ class Passport(BaseModel):
     servers: dict[str, ServerSeen] = {}
     machine: Machine = Machine()
     models_returned: dict[str, int] = {}
-    """Name of the model as the provider gave it back -> rollouts."""
+    """Name of the model as the provider gave it back -> records, failed attempts too."""
     fingerprints_returned: dict[str, int] = {}
-    """`system_fingerprint` -> rollouts; empty when none was given back."""
+    """`system_fingerprint` -> records; empty when none was given back."""
     documents: dict[str, str] = {}
     """Files of the run that stood when it began: name -> `sha256:…`."""
     continued: list[Continuation] = []
@@ -235,6 +238,7 @@ def issue(
         settings=dict(identity.settings),
         files=dict(identity.files),
         places=dict(identity.places),
+        prompts=list(identity.prompts),
         origins=dict(identity.origins),
         limits=dict(identity.limits),
         failures_count=dict(identity.failures_count),

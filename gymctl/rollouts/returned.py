@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gymctl.contract.rollout import Row
-from gymctl.rollouts.passport import Passport
 
 FINGERPRINT = "system_fingerprint"
 MOST = 32
@@ -19,15 +18,10 @@ _LONGEST = 200
 
 @dataclass(slots=True)
 class Returned:
-    """Counted by rollout, from the answer that its record holds."""
+    """Counted by record, failed attempts too: from the answer that it holds."""
 
     names: Counter[str] = field(default_factory=Counter[str])
     fingerprints: Counter[str] = field(default_factory=Counter[str])
-
-    @classmethod
-    def of(cls, passport: Passport) -> Returned:
-        """As an earlier session left it."""
-        return cls(Counter(passport.models_returned), Counter(passport.fingerprints_returned))
 
     def see(self, record: Row) -> None:
         response = record.get("response")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from gymctl.paths import RunPaths
 from gymctl.rollouts import lines
 from gymctl.rollouts.encoding import loads
 from gymctl.rollouts.expand import rollout_id
-from gymctl.rollouts.passport import Passport, Seal, now, text
+from gymctl.rollouts.passport import Identity, Passport, Seal, continued, now, read, text, write
 
 ROWS = "rows.sha256"
 CONFIG = "config.yaml"
@@ -60,6 +60,15 @@ def sealed(passport: Passport, paths: RunPaths, owed: int) -> Passport:
     return bare.model_copy(
         update={"seal": seal.model_copy(update={"passport": own_digest(bare.model_dump())})}
     )
+
+
+def renew(paths: RunPaths, command: Sequence[str]) -> None:
+    """Seal a run again whose files were changed on purpose, and say by what. Nothing to do without a seal."""
+    told = read(paths.passport)
+    if told is not None and told.seal is not None:
+        owed = told.seal.owed
+        told = continued(told, Identity(command=command), ())
+        write(paths.passport, sealed(told, paths, owed))
 
 
 def own_digest(document: Mapping[str, Any]) -> str:

@@ -107,7 +107,7 @@ class RunStore:
         self.history = history
         self.is_new = False
         self.owed = owed
-        self.returned = Returned.of(found)
+        self.returned = history.returned
 
     def note_config(self, identity: Identity) -> None:
         """Keep the text of the configuration in the run's folder; written by `begin`."""

@@ -1,0 +1,33 @@
+"""What was found of one ingredient of a run when its digest was computed again."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+from gymctl.rollouts.differences import short
+
+Status = Literal["ok", "differs", "gone", "not recorded"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of `gymctl verify`."""
+
+    name: str
+    status: Status
+    """gone: it is not on this machine, so nobody can tell."""
+    detail: str = ""
+
+    @classmethod
+    def of(cls, name: str, expected: str, found: str, detail: str = "") -> Finding:
+        """By digest."""
+        if expected == found:
+            return cls(name, "ok", detail)
+        return cls(name, "differs", f"expected {short(expected)}, found {short(found)}")
+
+    def fails(self, *, is_strict: bool) -> bool:
+        return self.status == "differs" or (is_strict and self.status != "ok")
+
+    def to_json(self) -> dict[str, str]:
+        return asdict(self)
