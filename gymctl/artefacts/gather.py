@@ -22,7 +22,7 @@ from gymctl.config.sources import Selection
 from gymctl.config.tree import masking
 from gymctl.errors import ConfigError, UsageError
 from gymctl.images import nemo_gym
-from gymctl.images.context import server_context
+from gymctl.images.context import folder_context
 from gymctl.images.lock import Lock
 from gymctl.rollouts.passport import RowsDigest
 
@@ -117,7 +117,7 @@ class _Tree:
 
     def add_folder(self, folder: str, path: Path, left_out: str | None = None) -> None:
         """A folder's files; without those below `left_out` of it."""
-        for place, file in server_context(path).files.items():
+        for place, file in folder_context(path).files.items():
             if left_out is None or PurePosixPath(place).parts[0] != left_out:
                 self.add(f"{folder}/{place}", file)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from gymctl.config.model import BuildSettings, Config
 from gymctl.engine import Engine
 from gymctl.errors import EngineError, GymctlError
 from gymctl.images import base as base_image
-from gymctl.images import scratch
+from gymctl.images import planted, scratch
 from gymctl.images.context import FIXED_TIME, Context
 from gymctl.images.failure import explain, without_mounts
 from gymctl.images.lock import Lock
@@ -56,9 +56,20 @@ async def ensure(config: Config, engine: Engine, reporter: Reporter) -> Images:
     plans = await asyncio.to_thread(plan_project, config, Pythons(ours, newer))
     built = await make(plans, engine, reporter, config.settings.build)
     known = await asyncio.to_thread(lock_of, plans, engine)
-    total = len({plan.tag for plan in plans})
-    reporter.step("images", f"{total} in use, {f'{len(built)} built' if built else 'all there'}")
+    await asyncio.to_thread(_tell, plans, built, config.secrets, reporter)
     return Images(plans[0].tag, by_server(plans), built, known)
+
+
+def _tell(
+    plans: Sequence[ImagePlan], built: Sequence[str], secrets: Collection[str], reporter: Reporter
+) -> None:
+    by_tag = {plan.tag: plan for plan in plans}
+    new = [by_tag[tag] for tag in built]
+    for warning in planted.warnings(new, secrets):
+        reporter.note(f"warning: {warning}")
+    size = sum(plan.context.size for plan in new)
+    made = f"{len(new)} built from {max(size // 1000, 1):,} kB of files" if new else "all there"
+    reporter.step("images", f"{len(by_tag)} in use, {made}")
 
 
 async def make(

@@ -40,6 +40,9 @@ _LEFT_OUT = (
     "env.yaml",
 )
 _LEFT_OUT_AT_TOP = ("tests", "results")
+_README = "README.md"
+_READ_README = ("Dockerfile", "pyproject.toml")
+"""Files that may copy it, or name it as a package's description."""
 _LEFT_OUT_OF_DATA = ("cache", "*.tmp", "*.partial")
 
 
@@ -48,6 +51,11 @@ class Context:
     """The files of one build context: place inside the context -> file to copy. Sorted by place."""
 
     files: Mapping[str, Path]
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return sum(file.stat().st_size for file in self.files.values())
 
     def digest(self) -> str:
         """sha256 over names, executable bits and bytes; neither order of creation nor file times count."""
@@ -85,7 +93,17 @@ def _sorted(files: Iterator[tuple[str, Path]]) -> Context:
 
 
 def server_context(folder: Path) -> Context:
-    """The files of a server folder. Links are followed: what they point at is copied."""
+    """What of a server folder goes into its image. The README is for people and changes no image, unless the
+    build itself reads it."""
+    files = dict(folder_context(folder).files)
+    readers = (files[name] for name in _READ_README if name in files)
+    if not any(_README in file.read_text("utf-8", "replace") for file in readers):
+        files.pop(_README, None)
+    return Context(files)
+
+
+def folder_context(folder: Path) -> Context:
+    """The files of a server's or benchmark's folder. Links are followed: what they point at is copied."""
     if not folder.is_dir():
         raise ConfigError(f"no such server folder: {folder}")
     return _sorted(_walk(folder, PurePosixPath(), (folder.resolve(),)))

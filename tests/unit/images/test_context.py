@@ -121,3 +121,20 @@ def test_the_sdk_holds_the_container_half_only(tmp_path: Path) -> None:
 
 def test_the_base_context_holds_what_the_dockerfile_copies() -> None:
     assert {"base.lock", "uv.lock", "with_network.sh", "gymctl/__init__.py"} <= set(base_context().files)
+
+
+def test_a_readme_changes_no_image_unless_the_build_reads_it(tmp_path: Path) -> None:
+    """B50."""
+    write(tmp_path, {"app.py": b"x", "README.md": b"one", "pkg/README.md": b"data"})
+    first = server_context(tmp_path)
+    assert set(first.files) == {"app.py", "pkg/README.md"}
+    write(tmp_path, {"README.md": b"two"})
+    assert server_context(tmp_path).digest() == first.digest()
+    for name, text in (("pyproject.toml", b'readme = "README.md"'), ("Dockerfile", b"COPY README.md /x")):
+        folder = write(tmp_path / name, {"app.py": b"x", "README.md": b"one", name: text})
+        assert "README.md" in server_context(folder).files
+
+
+def test_the_size_of_a_context_is_that_of_its_files(tmp_path: Path) -> None:
+    write(tmp_path, {"app.py": b"12345", "data/x.jsonl": b"123", ".env": b"not counted"})
+    assert server_context(tmp_path).size == 8
