@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 
 @dataclass
@@ -20,30 +21,31 @@ class Registry:
     """Blobs and manifests by digest, under every repository name."""
 
     address: str
-    blobs: dict[str, bytes] = field(default_factory=dict)
+    folder: Path
+    blobs: dict[str, Path] = field(default_factory=dict)
     lies: dict[str, bytes] = field(default_factory=dict)
     """Digest -> other bytes that are answered in the place of its own."""
     status: int = 200
     """Other than 200: the answer to everything."""
     requests: list[str] = field(default_factory=list)
 
-    def add(self, image: str, scratch: Path) -> str:
+    def add(self, image: str) -> str:
         """Take a local image in; returns the digest of its manifest."""
-        archive = scratch / "saved.tar"
-        subprocess.run(["docker", "save", "--output", str(archive), image], check=True)
-        with tarfile.open(archive) as saved:
-            files = {one.name: saved.extractfile(one) for one in saved.getmembers() if one.isfile()}
-            contents = {name: file.read() for name, file in files.items() if file is not None}
-        archive.unlink()
-        for name, content in contents.items():
-            if name.startswith("blobs/sha256/"):
-                self.blobs[f"sha256:{Path(name).name}"] = content
-        return str(json.loads(contents["index.json"])["manifests"][0]["digest"])
+        saved = ["docker", "save", image]
+        with subprocess.Popen(saved, stdout=subprocess.PIPE) as saving:
+            subprocess.run(["tar", "-x", "-C", str(self.folder)], stdin=saving.stdout, check=True)
+        for file in (self.folder / "blobs" / "sha256").iterdir():
+            self.blobs[f"sha256:{file.name}"] = file
+        return str(json.loads((self.folder / "index.json").read_bytes())["manifests"][0]["digest"])
 
     def put(self, content: bytes) -> str:
-        digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
-        self.blobs[digest] = content
-        return digest
+        name = hashlib.sha256(content).hexdigest()
+        self.blobs[f"sha256:{name}"] = self.folder / name
+        (self.folder / name).write_bytes(content)
+        return f"sha256:{name}"
+
+    def _json(self, digest: str) -> Any:
+        return json.loads(self.blobs[digest].read_bytes())
 
     def with_layer(self, manifest: str, text: str) -> tuple[str, str]:
         """The same image with one more layer, which no engine knows; its manifest's digest and its id."""
@@ -52,19 +54,19 @@ class Registry:
             member = tarfile.TarInfo("layer.txt")
             member.size = len(text)
             archive.addfile(member, io.BytesIO(text.encode()))
-        document = json.loads(self.blobs[manifest])
-        config = json.loads(self.blobs[document["config"]["digest"]])
+        document = self._json(manifest)
+        config = self._json(document["config"]["digest"])
         digest = self.put(layer.getvalue())
         config["rootfs"]["diff_ids"].append(digest)
         config["history"].append({"created_by": "a test"})
         image = self.put(json.dumps(config).encode())
-        document["config"] |= {"digest": image, "size": len(self.blobs[image])}
+        document["config"] |= {"digest": image, "size": self.blobs[image].stat().st_size}
         kind = "application/vnd.oci.image.layer.v1.tar"
-        document["layers"].append({"mediaType": kind, "digest": digest, "size": len(self.blobs[digest])})
+        document["layers"].append({"mediaType": kind, "digest": digest, "size": len(layer.getvalue())})
         return self.put(json.dumps(document).encode()), image
 
     def layers(self, manifest: str) -> list[str]:
-        return [layer["digest"] for layer in json.loads(self.blobs[manifest])["layers"]]
+        return [layer["digest"] for layer in self._json(manifest)["layers"]]
 
     def answer(self, path: str) -> tuple[int, str, bytes]:
         """Status, media type, body."""
@@ -76,7 +78,9 @@ class Registry:
         if path == "/v2/":
             return 200, "application/json", b"{}"
         digest, is_manifest = path.rpartition("/")[2], "/manifests/" in path
-        found = self.lies.get(digest, self.blobs.get(digest))
+        found = self.lies.get(digest)
+        if found is None and digest in self.blobs:
+            found = self.blobs[digest].read_bytes()
         if found is None:
             code = "MANIFEST_UNKNOWN" if is_manifest else "BLOB_UNKNOWN"
             error = {"code": code, "message": code.lower().replace("_", " "), "detail": digest}
@@ -86,7 +90,9 @@ class Registry:
 
 
 @contextmanager
-def registry() -> Iterator[Registry]:
+def registry(folder: Path) -> Iterator[Registry]:
+    """`folder` is where it keeps what it serves."""
+
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
@@ -107,7 +113,7 @@ def registry() -> Iterator[Registry]:
             """Quiet."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    made = Registry(f"127.0.0.1:{server.server_port}")
+    made = Registry(f"127.0.0.1:{server.server_port}", folder)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
