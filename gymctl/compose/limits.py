@@ -1,16 +1,17 @@
-"""What a container may use: a server block's optional `resources: {memory, cpus, pids}`, and the defaults."""
+"""What a container may use: a block's optional `resources: {memory, cpus, pids, gpus}`, and the defaults."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from gymctl.errors import ConfigError
 
 KEY = "resources"
-FIELDS = ("memory", "cpus", "pids", "user")
+FIELDS = ("memory", "cpus", "pids", "gpus", "user")
+ALL = "all"
 ROOT = "root"
 SMALLEST_MEMORY = 64 * 1024**2
 """A Python server needs about 40 MiB; the engine itself refuses less than 6."""
@@ -26,6 +27,8 @@ class Limits:
     memory: str = "2g"
     cpus: float | None = None
     pids: int = 1024
+    gpus: int | Literal["all"] | None = None
+    """How many of the engine's GPUs; none unless a block asks for some."""
 
 
 def declares(settings: Mapping[str, Any]) -> bool:
@@ -33,12 +36,17 @@ def declares(settings: Mapping[str, Any]) -> bool:
     value = settings.get(KEY)
     if not isinstance(value, Mapping):
         return False
-    return any(field in value for field in FIELDS[:3]) or value.get("user") == ROOT
+    return any(field in value for field in FIELDS[:4]) or value.get("user") == ROOT
 
 
 def runs_as_root(settings: Mapping[str, Any]) -> bool:
     """Whether a block asks for it: `resources: {user: root}`."""
     return declares(settings) and settings[KEY].get("user") == ROOT
+
+
+def gpus(settings: Mapping[str, Any]) -> object:
+    """What a block asks for, unchecked: `resources: {gpus: 1}`; None when it asks for none."""
+    return settings[KEY].get("gpus") if declares(settings) else None
 
 
 def limits(server: str, settings: Mapping[str, Any], *, host_cpus: int) -> Limits:
@@ -63,7 +71,20 @@ def limits(server: str, settings: Mapping[str, Any], *, host_cpus: int) -> Limit
         memory=defaults.memory if memory is None else _memory(server, memory),
         cpus=None if cpus is None else min(_positive(server, "cpus", cpus, float), float(host_cpus)),
         pids=defaults.pids if pids is None else _positive(server, "pids", pids, int),
+        gpus=_gpus(server, asked.get("gpus")),
     )
+
+
+def _gpus(server: str, value: object) -> int | Literal["all"] | None:
+    if value is None:
+        return None
+    if value == ALL:
+        return "all"
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 2**10:
+        raise ConfigError(
+            f"`gpus` must be a number of GPUs or `all`, got {value!r}", where=f"{server}…{KEY}.gpus"
+        )
+    return value
 
 
 def _memory(server: str, value: object) -> str:

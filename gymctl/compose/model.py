@@ -54,6 +54,34 @@ class Logging:
 
 
 @dataclass(frozen=True, slots=True)
+class Device:
+    """GPUs that the engine hands to a container."""
+
+    count: int | Literal["all"]
+    driver: str = "nvidia"
+    capabilities: tuple[str, ...] = ("gpu",)
+
+
+@dataclass(frozen=True, slots=True)
+class Reservations:
+    devices: tuple[Device, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    reservations: Reservations
+
+
+@dataclass(frozen=True, slots=True)
+class Deploy:
+    resources: Resources
+
+    @classmethod
+    def with_gpus(cls, count: int | Literal["all"]) -> Deploy:
+        return cls(Resources(Reservations((Device(count),))))
+
+
+@dataclass(frozen=True, slots=True)
 class Service:
     """One container. None means: not written. Field order is the order in the file."""
 
@@ -69,6 +97,7 @@ class Service:
     logging: Logging
     labels: Mapping[str, str]
     cpus: float | None = None
+    deploy: Deploy | None = None
     extra_hosts: tuple[str, ...] | None = None
     environment: Mapping[str, str] | None = None
     """Never a secret: whoever may ask the engine can read it."""

@@ -8,7 +8,17 @@ from dataclasses import dataclass
 from gymctl.compose import ray
 from gymctl.compose.addresses import HEAD_HOST_VIEW_PORT, HOST_GATEWAY, published_host
 from gymctl.compose.limits import Limits, limits
-from gymctl.compose.model import Dependency, Healthcheck, Logging, Mount, Network, Port, Project, Service
+from gymctl.compose.model import (
+    Dependency,
+    Deploy,
+    Healthcheck,
+    Logging,
+    Mount,
+    Network,
+    Port,
+    Project,
+    Service,
+)
 from gymctl.compose.mounts import captures, mounts, skills
 from gymctl.compose.names import HEAD, service_names
 from gymctl.compose.profiles import CLOSED, Profile, profile_of
@@ -159,6 +169,7 @@ def _service(
         memswap_limit=allowed.memory,
         pids_limit=allowed.pids,
         cpus=allowed.cpus,
+        deploy=None if allowed.gpus is None else Deploy.with_gpus(allowed.gpus),
         logging=LOGGING,
         depends_on=depends_on,
         extra_hosts=(f"{HOST_GATEWAY}:host-gateway",) if may_reach_host else None,

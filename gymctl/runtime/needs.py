@@ -14,6 +14,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Literal
 
+from gymctl.compose import limits
 from gymctl.config.model import Config, ServerBlock
 from gymctl.config.needs import settings
 from gymctl.config.needs.catalogue import IMAGE_PYTHON, Catalogue
@@ -47,10 +48,12 @@ class World:
 
 
 def of_engine(info: Mapping[str, Any]) -> World:
-    """info: what `docker info` says. A container sees a GPU where NVIDIA's runtime is the default one."""
+    """info: what `docker info` says. A container sees a GPU where NVIDIA's runtime is the default one, and
+    otherwise where it asks for it."""
     runtimes = [str(name) for name in info.get("Runtimes") or ()]
+    devices = [str(device.get("ID")) for device in info.get("DiscoveredDevices") or ()]  # engine 28: CDI
     is_default = str(info.get("DefaultRuntime")).startswith("nvidia")
-    is_there = any(name.startswith("nvidia") for name in runtimes)
+    is_there = any(name.startswith("nvidia") for name in (*runtimes, *devices))
     return World(
         is_container=True,
         gpu="there" if is_default else "not the default" if is_there else "none",
@@ -72,7 +75,10 @@ def check(config: Config, world: World, reporter: Reporter) -> None:
         if not block.folder.is_absolute():
             continue  # a stand-in, which has no folder
         needs = catalogue.of_folder(block.folder, block.entrypoint)
-        errors += _of_code(name, needs, world)
+        asks = limits.gpus(block.settings) is not None
+        errors += _of_code(name, needs, world, asks_for_gpu=asks)
+        if asks and world.gpu == "none":
+            errors.append(_asks_in_vain(config, block, world))
         errors += _of_settings(config, block, world)
         _tell(name, needs, reporter)
     if config.settings.start_anyway:
@@ -99,10 +105,13 @@ def _short(text: str) -> str:
     return text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 1]}…"
 
 
-def _of_code(name: str, needs: tuple[Need, ...], world: World) -> Iterator[PrerequisiteError]:
+def _of_code(
+    name: str, needs: tuple[Need, ...], world: World, *, asks_for_gpu: bool
+) -> Iterator[PrerequisiteError]:
+    """asks_for_gpu: its block does, which is looked at by itself."""
     certain = [need for need in needs if need.is_certain]
     gpu = next((need for need in certain if need.kind == "gpu"), None)
-    if gpu is not None and world.gpu != "there":
+    if gpu is not None and world.gpu != "there" and not asks_for_gpu:
         yield PrerequisiteError(
             f"`{name}` needs a GPU ({gpu.what}), {_no_gpu(world)}", where=gpu.where, hint=_gpu(world)
         )
@@ -114,6 +123,13 @@ def _of_code(name: str, needs: tuple[Need, ...], world: World) -> Iterator[Prere
             )
 
 
+def _asks_in_vain(config: Config, block: ServerBlock, world: World) -> PrerequisiteError:
+    place = _place(config, (*block.path, limits.KEY, "gpus"))
+    wanted = limits.gpus(block.settings)
+    what = f"`{block.name}` asks for GPUs (`gpus: {wanted}`), {_no_gpu(world)}"
+    return PrerequisiteError(what, where=place, hint=_gpu(world))
+
+
 def _no_gpu(world: World) -> str:
     if world.gpu == "not the default":
         return "and the engine gives none to a container that does not ask for it"
@@ -122,10 +138,10 @@ def _no_gpu(world: World) -> str:
 
 def _gpu(world: World) -> str:
     if world.gpu == "not the default":
-        return f"make nvidia the engine's default runtime; {WAIVER}"
+        return f"`resources: {{gpus: 1}}` in its block gives it one; {WAIVER}"
     elsewhere = "serve the model elsewhere and name it with --model-type and --model-url"
     if world.is_container:
-        elsewhere = f"install NVIDIA's container toolkit and make its runtime the default, or {elsewhere}"
+        elsewhere = f"install NVIDIA's container toolkit on the engine's machine, or {elsewhere}"
     return f"{elsewhere}; {WAIVER}"
 
 

@@ -76,6 +76,7 @@ class ContainerResources(_Keys):
     memory: str | int | None = Field(default=None, description="A size such as `512m` or `2g`.")
     cpus: float | None = Field(default=None, description="How many processors.")
     pids: int | None = Field(default=None, description="How many processes and threads.")
+    gpus: int | Literal["all"] | None = Field(default=None, description="How many GPUs of the engine.")
 
 
 class GenericBlock(_Keys):

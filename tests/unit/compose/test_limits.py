@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from gymctl.compose.limits import Limits, declares, limits
+from gymctl.compose.limits import Limits, declares, gpus, limits
 from gymctl.errors import ConfigError
 
 
@@ -25,7 +25,10 @@ def test_what_a_block_asks_for_is_used_and_cpus_are_clamped_to_the_host() -> Non
         ({"cpus": 0}, "cpus"),
         ({"cpus": "nan"}, "cpus"),
         ({"pids": -1}, "pids"),
-        ({"memory": "1g", "gpus": 1}, "gpus"),
+        ({"memory": "1g", "disk": 1}, "disk"),
+        ({"gpus": 0}, "gpus"),
+        ({"gpus": True}, "gpus"),
+        ({"gpus": "some"}, "gpus"),
     ],
 )
 def test_unusable_limits_name_server_and_key(asked: dict[str, object], key: str) -> None:
@@ -33,6 +36,15 @@ def test_unusable_limits_name_server_and_key(asked: dict[str, object], key: str)
         limits("weather", {"resources": asked}, host_cpus=2)
     assert key in str(caught.value)
     assert "weather" in str(caught.value)
+
+
+@pytest.mark.parametrize("count", [1, 4, "all"])
+def test_a_block_may_ask_for_gpus(count: object) -> None:
+    settings = {"resources": {"gpus": count}}
+    assert limits("weather", settings, host_cpus=2) == Limits(gpus=count)  # type: ignore[arg-type]
+    assert gpus(settings) == count
+    assert gpus({"resources": {"memory": "1g"}}) is None
+    assert gpus({"resources": {"wiki": "x"}}) is None
 
 
 def test_resources_of_an_implementation_are_left_alone() -> None:

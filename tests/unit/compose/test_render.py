@@ -142,6 +142,16 @@ def test_the_probe_is_valid_python_after_yaml_and_compose(config: Config, render
     assert r"\r\n" in code
 
 
+def test_gpus_are_reserved_for_the_server_that_asks(config: Config, rendering: Rendering) -> None:
+    block = config.servers["policy_model"]
+    asking = replace(block, settings={**block.settings, "resources": {"gpus": "all"}})
+    project = render(replace(config, servers={**config.servers, "policy_model": asking}), rendering)
+    services = pyyaml.safe_load(yaml.dump(project))["services"]
+    device = {"count": "all", "driver": "nvidia", "capabilities": ["gpu"]}
+    assert services["policy-model"]["deploy"] == {"resources": {"reservations": {"devices": [device]}}}
+    assert "deploy" not in services["weather"]
+
+
 def test_root_never_runs_inside() -> None:
     assert user(0, 0) == CONTAINER_USER
     assert user(1000, 100) == "1000:100"

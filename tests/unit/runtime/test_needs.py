@@ -87,7 +87,17 @@ def test_a_gpu_that_the_engine_does_not_have(refused: Refused, tmp_path: Path) -
 
 def test_a_gpu_that_containers_do_not_get_by_themselves(refused: Refused) -> None:
     (error,) = refused(SPARE, files=VLLM)
-    assert "make nvidia the engine's default runtime" in (error.hint or "")
+    assert "`resources: {gpus: 1}` in its block gives it one" in (error.hint or "")
+    assert refused(SPARE, files=VLLM, block="      resources: {gpus: 1}\n") == []
+    found = {"Runtimes": {"runc": {}}, "DiscoveredDevices": [{"Source": "cdi", "ID": "nvidia.com/gpu=0"}]}
+    assert needs.of_engine(found).gpu == "not the default"
+
+
+def test_gpus_that_a_block_asks_for_and_nobody_has(refused: Refused, tmp_path: Path) -> None:
+    (error,) = refused(BARE, files=VLLM, block="      resources: {gpus: all}\n")
+    assert error.what == "`far` asks for GPUs (`gpus: all`), and the engine has none to give"
+    assert error.where == "far.yaml:6:19"
+    assert "NVIDIA's container toolkit" in (error.hint or "")
 
 
 def test_a_gpu_of_this_machine(refused: Refused) -> None:
