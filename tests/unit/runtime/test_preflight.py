@@ -32,7 +32,7 @@ def test_an_address_for_clients_is_taken_and_any_where_nobody_uses_ray(config: C
     [
         ({"user": "root"}, "`weather` is built on gymctl's SDK"),
         ({"memory": "lots"}, "`memory` must be a size"),
-        ({"memory": "1g", "gpus": 2}, "gpus"),
+        ({"memory": "1g", "gpus": "few"}, "gpus"),
     ],
 )
 def test_resources_that_cannot_be_had_are_told_before_anything_is_built(
