@@ -37,6 +37,9 @@ OLDEST_API = (1, 41)
 """Engine 20.10."""
 START_INTERVAL_API = (1, 44)
 """Engine 25: from here on a health check may have a `start_interval`; older engines refuse the file."""
+FIXED_TIMES_API = (1, 42)
+"""Engine 23: its BuildKit writes SOURCE_DATE_EPOCH into an image; older ones write the time of day."""
+PLATFORM_VARIABLE = "DOCKER_DEFAULT_PLATFORM"
 DEFAULT_HOST = "unix:///var/run/docker.sock"
 _PLUGIN_PARENTS = ("/usr/local/lib", "/usr/local/libexec", "/usr/lib", "/usr/libexec")
 
@@ -147,23 +150,37 @@ class EngineFacts:
     def has_start_interval(self) -> bool:
         return self.api >= START_INTERVAL_API
 
+    @property
+    def builds_reproducibly(self) -> bool:
+        return self.api >= FIXED_TIMES_API
+
+    @property
+    def platform(self) -> str:
+        """`linux/amd64`: what it runs without emulation."""
+        return f"linux/{self.architecture}"
+
 
 class Engine:
     """An engine that answers and is new enough, with Compose v2 and buildx beside it. Made by `connect`."""
 
-    def __init__(self, endpoint: Endpoint, facts: EngineFacts) -> None:
+    def __init__(self, endpoint: Endpoint, facts: EngineFacts, platform: str | None = None) -> None:
         self.endpoint = endpoint
         self.facts = facts
+        self.platform = platform or os.environ.get(PLATFORM_VARIABLE) or facts.platform
+        """What images are made for and containers run as, the same in every command."""
 
     @classmethod
-    def connect(cls) -> Engine:
-        """The active engine. PrerequisiteError says what is missing and what to do."""
+    def connect(cls, platform: str | None = None) -> Engine:
+        """The active engine. PrerequisiteError says what is missing and what to do.
+
+        platform: default DOCKER_DEFAULT_PLATFORM, as of `docker` itself, then the engine's own.
+        """
         if shutil.which("docker") is None:
             raise PrerequisiteError("Docker is not installed", hint=_install_hint())
         endpoint = Endpoint.active()
         if endpoint.socket_path is not None and not _ping(endpoint.socket_path, 10.0):
             raise _no_answer(endpoint)
-        engine = cls(endpoint, _facts(endpoint))
+        engine = cls(endpoint, _facts(endpoint), platform)
         if engine.facts.api < OLDEST_API:
             what = f"Docker Engine {engine.facts.version} is too old; 20.10 or later is needed"
             raise PrerequisiteError(what, hint=_install_hint())
@@ -198,13 +215,14 @@ class Engine:
         return {"compose": self.cli.compose.version(), "buildx": self.cli.buildx.version()}
 
     def image_id(self, reference: str) -> str | None:
-        """The id of a local image; None when the engine has no such image."""
+        """The id of a local image; None when the engine has no such image, or has it for another platform."""
         import docker.errors
 
         try:
-            return str(self.api.api.inspect_image(reference)["Id"])
+            image = self.api.api.inspect_image(reference)
         except docker.errors.ImageNotFound:
             return None
+        return str(image["Id"]) if platform_of(image) == self.platform else None
 
     def image_variable(self, reference: str, name: str) -> str | None:
         """An environment variable that a local image sets; None when it does not, or is not there."""
@@ -235,6 +253,14 @@ class Engine:
             keep_lines=keep_lines,
             hint=_install_hint(),
         )
+
+
+def platform_of(image: Mapping[str, Any]) -> str:
+    """`linux/amd64`, `linux/arm64`, `linux/arm/v7`: of an image as the engine's `inspect` shows it."""
+    architecture, variant = str(image["Architecture"]), str(image.get("Variant") or "")
+    # The variant of arm64 is v8 or left out: the same machines.
+    is_told = variant and architecture != "arm64"
+    return "/".join([str(image["Os"]), architecture, *([variant] if is_told else [])])
 
 
 def _facts(endpoint: Endpoint) -> EngineFacts:

@@ -13,6 +13,7 @@ from gymctl.errors import PrerequisiteError
 
 if TYPE_CHECKING:
     from gymctl.config.model import Config
+    from gymctl.engine import Engine
     from gymctl.images.plan import BaseImage
     from gymctl.images.project import Pythons
 
@@ -40,8 +41,13 @@ def command(
     loaded = load(chosen.selection())
     for warning in loaded.warnings:
         console.insist(f"warning: {warning}")
-    pythons, has_start_interval, note = asyncio.run(_facts(loaded))
-    text = composefile.preview(loaded, pythons, has_start_interval=has_start_interval)
+    pythons, engine, note = asyncio.run(_facts(loaded))
+    text = composefile.preview(
+        loaded,
+        pythons,
+        has_start_interval=engine is not None and engine.facts.has_start_interval,
+        platform=None if engine is None else engine.platform,
+    )
     if output is None:
         console.data(text.rstrip("\n"))
     else:
@@ -50,8 +56,8 @@ def command(
     console.say(f"`gymctl up` writes ./parts/ beside its copy, {ProjectPaths.of(loaded.project).compose}")
 
 
-async def _facts(config: Config) -> tuple[Pythons, bool, str]:
-    """The Python images, whether `start_interval` may be used, and a line that says where this is from."""
+async def _facts(config: Config) -> tuple[Pythons, Engine | None, str]:
+    """The Python images, the engine that answers, and a line that says where this is from."""
     import asyncio
 
     from gymctl import engine
@@ -62,21 +68,21 @@ async def _facts(config: Config) -> tuple[Pythons, bool, str]:
     without_id = Pythons(_unknown(unknown), _unknown(base.PUBLIC))
     inexact = f"image tags without the id of {unknown}, so `up` names others"
     if not await asyncio.to_thread(engine.answers):
-        return without_id, False, f"no engine answers: {inexact}; no start_interval, which old ones refuse"
+        return without_id, None, f"no engine answers: {inexact}; no start_interval, which old ones refuse"
     try:
         found = await asyncio.to_thread(engine.Engine.connect)
     except PrerequisiteError as error:
-        return without_id, False, f"{error.what}: {inexact}; no start_interval, which old ones refuse"
+        return without_id, None, f"{error.what}: {inexact}; no start_interval, which old ones refuse"
     python = await base.held(config, found)
     facts = f"as for Docker engine {found.facts.version}"
     if python is None:
-        return without_id, found.facts.has_start_interval, f"{facts}, which has no base image yet: {inexact}"
+        return without_id, found, f"{facts}, which has no base image yet: {inexact}"
     if not needs_nemo_gym(config):
-        return Pythons(python), found.facts.has_start_interval, facts
+        return Pythons(python), found, facts
     newer = await base.held_for_nemo_gym(config, found)
     if newer is None:
         facts += ", which has no image for NeMo Gym's servers yet: `up` names others for them"
-    return Pythons(python, newer or _unknown(base.PUBLIC)), found.facts.has_start_interval, facts
+    return Pythons(python, newer or _unknown(base.PUBLIC)), found, facts
 
 
 def _unknown(reference: str) -> BaseImage:

@@ -36,6 +36,7 @@ COMMANDS = (
     "logs",
     "down",
     "clean",
+    "build",
     "list",
     "doctor",
     "gym-dir",

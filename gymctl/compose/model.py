@@ -102,6 +102,7 @@ class Service:
     environment: Mapping[str, str] | None = None
     """Never a secret: whoever may ask the engine can read it."""
     depends_on: Mapping[str, Dependency] | None = None
+    platform: str | None = None
     shm_size: str | None = None
     pull_policy: Literal["never"] = "never"
     restart: Literal["no"] = "no"

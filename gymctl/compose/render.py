@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gymctl.compose import ray
 from gymctl.compose.addresses import HEAD_HOST_VIEW_PORT, HOST_GATEWAY, published_host
@@ -59,6 +59,8 @@ class Rendering:
     """False for engines that refuse a file with `start_interval`."""
     cpus: int = 1
     """What the engine may hand out."""
+    platform: str | None = None
+    """What all images are made for: `linux/amd64`. Said in each service, else the environment decides."""
 
 
 def render(config: Config, rendering: Rendering) -> Project:
@@ -69,6 +71,7 @@ def render(config: Config, rendering: Rendering) -> Project:
         services[service] = _server(config, server, service, rendering)
     for cluster in ray.clusters(config):
         services |= _ray(config, cluster, rendering)
+    services = {name: replace(one, platform=rendering.platform) for name, one in services.items()}
     labels = {PROJECT_LABEL: config.project, FOLDER_LABEL: rendering.folder}
     return Project(name=config.project, services=services, networks={"default": Network(labels=labels)})
 

@@ -128,7 +128,7 @@ async def _pull(engine: Engine, reference: str, reporter: Reporter) -> BaseImage
     reporter.progress(f"pulling {reference}")
     try:
         async with asyncio.timeout(PULL_SECONDS):
-            finished = await engine.run("pull", "--quiet", reference)
+            finished = await engine.run("pull", "--quiet", "--platform", engine.platform, reference)
     except TimeoutError:
         return None
     host = registry_of(reference)
@@ -143,6 +143,9 @@ async def _pull(engine: Engine, reference: str, reporter: Reporter) -> BaseImage
 
 async def _made(engine: Engine, tag: str, suite: str, needs: str, reporter: Reporter) -> BaseImage:
     """Run scripts/python_image.sh, which says itself where it can work and what to do elsewhere."""
+    if engine.platform != engine.facts.platform:
+        what = f"no Python base image for {engine.platform} can be pulled"
+        raise PrerequisiteError(what, hint=f"{VARIABLE}=<an image with {needs}> names one of that platform")
     reporter.note(
         f"no image with {needs} can be pulled; making {tag} from Debian packages (about a minute, once)"
     )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Collection, Mapping, Sequence
+import re
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -44,16 +46,26 @@ class Images:
         return self.by_server[server]
 
 
+@dataclass(frozen=True, slots=True)
+class Made:
+    """One image that is there now."""
+
+    plan: ImagePlan
+    seconds: float | None
+    """How long its build took; None when it was there already."""
+
+
+def _nobody(made: Made) -> None:
+    """Nobody wants to know."""
+
+
 async def ensure(config: Config, engine: Engine, reporter: Reporter) -> Images:
     """The images of `config`, built where they are missing: base first, then servers side by side.
 
     When one server's build fails the others are still built; then EngineError names the failed ones with the
     lines that matter. Cancellation ends running builds and leaves no image behind that is not complete.
     """
-    reporter.progress("looking at images")
-    ours = await base_image.choose(config, engine, reporter)
-    newer = await base_image.choose_for_nemo_gym(config, engine, reporter) if needs_nemo_gym(config) else None
-    plans = await asyncio.to_thread(plan_project, config, Pythons(ours, newer))
+    plans = await plan_all(config, engine, reporter)
     built = await make(plans, engine, reporter, config.settings.build)
     known = await asyncio.to_thread(lock_of, plans, engine)
     await asyncio.to_thread(_tell, plans, built, config.secrets, reporter)
@@ -72,16 +84,38 @@ def _tell(
     reporter.step("images", f"{len(by_tag)} in use, {made}")
 
 
+async def plan_all(config: Config, engine: Engine, reporter: Reporter) -> list[ImagePlan]:
+    """All images of `config`, each before what stands on it. Pulls or makes the Python image if need be."""
+    reporter.progress("looking at images")
+    ours = await base_image.choose(config, engine, reporter)
+    newer = await base_image.choose_for_nemo_gym(config, engine, reporter) if needs_nemo_gym(config) else None
+    return await asyncio.to_thread(plan_project, config, Pythons(ours, newer))
+
+
 async def make(
-    plans: Sequence[ImagePlan], engine: Engine, reporter: Reporter, settings: BuildSettings
+    plans: Sequence[ImagePlan],
+    engine: Engine,
+    reporter: Reporter,
+    settings: BuildSettings,
+    *,
+    done: Callable[[Made], None] = _nobody,
+    is_fresh: bool = False,
 ) -> tuple[str, ...]:
-    """Build those of `plans` that are missing, as `ensure` does. Returns their tags."""
-    present = await asyncio.to_thread(existing, engine)
+    """Build those of `plans` that are missing, as `ensure` does. Returns their tags.
+
+    done: told of each image when it is there. is_fresh: all of them are built, and every step is run.
+    """
+    present = {} if is_fresh else await asyncio.to_thread(existing, engine)
     # By tag: two folders with the same name and content are one image.
-    missing = list({p.tag: p for p in plans if present.get(p.tag) != p.inputs}.values())
+    wanted = {plan.tag: plan for plan in plans}
+    missing = [plan for tag, plan in wanted.items() if present.get(tag) != plan.inputs]
+    for plan in wanted.values():
+        if plan not in missing:
+            done(Made(plan, None))
     if missing:
         with scratch.folder() as folder:
-            builder = _Builder(engine, BuildSecrets.of(os.environ, settings), folder, reporter)
+            secrets = BuildSecrets.of(os.environ, settings)
+            builder = _Builder(engine, secrets, folder, reporter, done, is_fresh=is_fresh)
             await builder.build_all(missing)
     return tuple(plan.tag for plan in missing)
 
@@ -96,11 +130,22 @@ def existing(engine: Engine) -> dict[str, str]:
 class _Builder:
     """Builds planned images; `folder` is private to this user and removed by the caller whatever happens."""
 
-    def __init__(self, engine: Engine, secrets: BuildSecrets, folder: Path, reporter: Reporter) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        secrets: BuildSecrets,
+        folder: Path,
+        reporter: Reporter,
+        done: Callable[[Made], None],
+        *,
+        is_fresh: bool,
+    ) -> None:
         self._engine = engine
         self._secrets = secrets
         self._folder = folder
         self._reporter = reporter
+        self._done = done
+        self._is_fresh = is_fresh
         self._slots = asyncio.Semaphore(PARALLEL_BUILDS)
 
     async def build_all(self, missing: Sequence[ImagePlan]) -> None:
@@ -122,7 +167,7 @@ class _Builder:
                 failures.append(error)
 
     async def _build(self, plan: ImagePlan, options: Sequence[str]) -> None:
-        place = self._folder / plan.inputs
+        place = self._folder / re.sub(r"[/:]", "_", plan.tag)
         context, dockerfile = place / "context", place / "Dockerfile"
         staging = asyncio.ensure_future(asyncio.to_thread(_stage, plan, context, dockerfile))
         try:
@@ -131,8 +176,9 @@ class _Builder:
             await asyncio.wait([staging])  # else the thread writes into the folder while it is removed
             raise
         self._reporter.progress(f"building {plan.source}")
+        began = time.monotonic()
         finished = await self._engine.run(
-            *command(plan, self._engine.builder, dockerfile, [*options, str(context)]),
+            *command(plan, self._engine, dockerfile, [*options, str(context)], is_fresh=self._is_fresh),
             on_line=lambda line: self._show(plan, line),
             # Attestations would write the build's parameters beside the image. buildx leaves files in its
             # temporary folder: this one goes when the build is over.
@@ -142,6 +188,7 @@ class _Builder:
         )
         if finished.exit_code != 0:
             raise _failure(plan, finished)
+        self._done(Made(plan, time.monotonic() - began))
 
     def _show(self, plan: ImagePlan, line: str) -> None:
         if " [" in line and "] " in line:  # `#7 [3/5] RUN ...`: the start of a step
@@ -149,11 +196,14 @@ class _Builder:
             self._reporter.progress(f"building {plan.source}: {step[:60]}")
 
 
-def command(plan: ImagePlan, builder: str, dockerfile: Path, rest: Sequence[str]) -> list[str]:
+def command(
+    plan: ImagePlan, engine: Engine, dockerfile: Path, rest: Sequence[str], *, is_fresh: bool = False
+) -> list[str]:
     """The arguments of `docker` that build `plan`; `rest` holds secrets (as files) and the context."""
     return [
-        *("buildx", "build", "--builder", builder, "--load", "--progress", "plain"),
-        *("--file", str(dockerfile), "--tag", plan.tag),
+        *("buildx", "build", "--builder", engine.builder, "--load", "--progress", "plain"),
+        *("--file", str(dockerfile), "--tag", plan.tag, "--platform", engine.platform),
+        *(("--no-cache",) if is_fresh else ()),
         *("--build-arg", f"BASE_IMAGE={plan.parent}", "--build-arg", f"SOURCE_DATE_EPOCH={FIXED_TIME}"),
         *(part for key, value in plan.labels.items() for part in ("--label", f"{key}={value}")),
         *rest,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from gymctl import __version__
-from gymctl.engine import Engine
+from gymctl.engine import Engine, platform_of
 from gymctl.errors import EngineError
+from gymctl.images import lock
 from gymctl.images.lock import Lock, LockedImage
 from gymctl.images.plan import LABEL_BASE, LABEL_INPUTS, LABEL_SERVER, ImagePlan, without_registry
 
@@ -57,12 +59,18 @@ def _unknown(id: str, known: Lock, engine: Engine) -> LockedImage:
     )
 
 
-def platform_of(image: Mapping[str, Any]) -> str:
-    """`linux/amd64`, `linux/arm64`, `linux/arm/v7`: of an image as the engine's `inspect` shows it."""
-    architecture, variant = str(image["Architecture"]), str(image.get("Variant") or "")
-    # The variant of arm64 is v8 or left out: the same machines.
-    is_told = variant and architecture != "arm64"
-    return "/".join([str(image["Os"]), architecture, *([variant] if is_told else [])])
+def update(path: Path, made: Lock) -> None:
+    """Write `made` into the lock at `path`, whose other images stay. An image that has not changed keeps what
+    a push said of it. Raises IntegrityError for a file that is no lock."""
+    before = lock.read(path) if path.exists() else Lock()
+    images = [_with_digest(image, before.find(image.name, image.platform)) for image in made.images]
+    lock.write(path, before.model_copy(update={"gymctl": made.gymctl}).with_images(images))
+
+
+def _with_digest(image: LockedImage, before: LockedImage | None) -> LockedImage:
+    if before is None or before.id != image.id:
+        return image
+    return image.model_copy(update={"repository": before.repository, "digest": before.digest})
 
 
 def _locked(plan: ImagePlan, image: Mapping[str, Any], base: str) -> LockedImage:

@@ -62,7 +62,10 @@ class ComposeLauncher:
         """Write the compose file, and beside it which images it names; returns the digest of the first."""
         assert self._images is not None, "prepare comes first"
         facts = composefile.Facts(
-            self._images.by_server, self._images.base, self._engine.facts.has_start_interval
+            self._images.by_server,
+            self._images.base,
+            self._engine.facts.has_start_interval,
+            self._engine.platform,
         )
         digests = {service: parts.digest(part) for service, part in told.items()}
         text = composefile.text(config, paths, facts, digests)

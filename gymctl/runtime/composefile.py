@@ -33,6 +33,7 @@ class Facts:
     """By server id."""
     head_image: str
     has_start_interval: bool
+    platform: str | None = None
 
 
 def text(config: Config, paths: ProjectPaths, facts: Facts, part_digests: Mapping[str, str]) -> str:
@@ -44,16 +45,19 @@ def text(config: Config, paths: ProjectPaths, facts: Facts, part_digests: Mappin
         user=render.user(os.getuid(), os.getgid()),
         has_start_interval=facts.has_start_interval,
         cpus=os.cpu_count() or 1,
+        platform=facts.platform,
     )
     return yaml.dump(render.render(config, rendering), path=_shown(paths.compose))
 
 
-def preview(config: Config, pythons: Pythons, *, has_start_interval: bool) -> str:
+def preview(
+    config: Config, pythons: Pythons, *, has_start_interval: bool, platform: str | None = None
+) -> str:
     """The text that `up` would write, with the ports of last time or else counted up. Writes nothing."""
     paths = ProjectPaths.of(config.project)
     config = _with_ports(config, state.load(paths))
     plans = plan_project(config, pythons)
-    facts = Facts(by_server(plans), plans[0].tag, has_start_interval)
+    facts = Facts(by_server(plans), plans[0].tag, has_start_interval, platform)
     return text(config, paths, facts, _digests(config, paths))
 
 

@@ -47,6 +47,12 @@ def test_the_file_says_the_same_after_reading_it_back(config: Config, rendering:
     ]
 
 
+def test_every_service_says_its_platform(config: Config, rendering: Rendering) -> None:
+    """Otherwise DOCKER_DEFAULT_PLATFORM of whoever runs the file by hand decides (B49)."""
+    services = render(config, replace(rendering, platform="linux/arm64")).services
+    assert {service.platform for service in services.values()} == {"linux/arm64"}
+
+
 def test_files_of_the_host_are_mounted_beside_the_part(config: Config, rendering: Rendering) -> None:
     block = config.servers["policy_model"]
     mounting = replace(block, settings={**block.settings, "mounts": ["/data/x.gguf"]})

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from gymctl.config.model import BuildSettings, Config, GlobalSettings
-from gymctl.engine import Engine
+from gymctl.engine import Engine, EngineFacts
 from gymctl.errors import EngineError, PrerequisiteError
 from gymctl.images import base
 from gymctl.images.base import HOME_MADE, PUBLIC, VARIABLE, choose
@@ -21,6 +21,9 @@ CONFIG = Config("p", {}, "127.0.0.1", 11000, {}, GlobalSettings(), (), (), (), {
 
 class ShelfEngine:
     """An engine with these images, and a registry with those."""
+
+    platform = "linux/amd64"
+    facts = EngineFacts("26.1.5", (1, 45), "amd64")
 
     def __init__(self, *local: str, registry: tuple[str, ...] = ()) -> None:
         self.local = {name: f"sha256:{name}" for name in local}
@@ -141,3 +144,13 @@ async def test_a_registry_that_wants_a_login_is_named(said: str) -> None:
         await chosen(Closed(), building(base_image="registry.example.com:5000/team/python:3.13"))
     assert caught.value.hint == "`docker login registry.example.com:5000`"
     assert "team/python:3.13" in caught.value.what
+
+
+async def test_no_image_is_made_for_another_platform(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shelf = ShelfEngine()
+    monkeypatch.setattr(shelf, "platform", "linux/arm64")
+    with pytest.raises(PrerequisiteError, match="for linux/arm64 can be pulled"):
+        await chosen(shelf)
+    assert shelf.pulls == [PUBLIC]

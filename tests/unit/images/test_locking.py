@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import docker.errors
 import pytest
 
-from gymctl.errors import EngineError
+from gymctl.engine import platform_of
+from gymctl.errors import EngineError, IntegrityError
+from gymctl.images import lock
 from gymctl.images.context import Context
-from gymctl.images.locking import lock_of, platform_of
+from gymctl.images.locking import lock_of, update
 from gymctl.images.plan import Dockerfile, ImagePlan
 
 BASE = ImagePlan(
@@ -77,3 +80,30 @@ def test_an_image_that_is_gone_is_named() -> None:
 def test_platforms_are_written_as_docker_takes_them() -> None:
     assert platform_of(image("1", Architecture="arm64", Variant="v8")) == "linux/arm64"
     assert platform_of(image("1", Architecture="arm", Variant="v7")) == "linux/arm/v7"
+
+
+def test_a_lock_keeps_other_images_and_what_a_push_said_of_unchanged_ones(tmp_path: Path) -> None:
+    path = tmp_path / "images.lock.json"
+    images = {BASE.tag: image("1"), SERVER.tag: image("2")}
+    update(path, lock_of([BASE, SERVER], engine_with(images)))
+    pushed = [
+        one.model_copy(
+            update={"digest": f"sha256:{'9' * 64}", "repository": f"localhost:5000/{one.repository}"}
+        )
+        for one in lock.read(path).images
+    ]
+    lock.write(path, lock.read(path).with_images(pushed))
+    update(path, lock_of([SERVER], engine_with({SERVER.tag: image("2")})))
+    assert [one.pinned for one in lock.read(path).images] == [one.pinned for one in pushed]
+    update(path, lock_of([SERVER], engine_with({SERVER.tag: image("3")})))
+    base, server = lock.read(path).images
+    assert base.pinned == pushed[0].pinned
+    assert (server.id, server.digest, server.repository) == (f"sha256:{'3' * 64}", None, SERVER.repository)
+
+
+def test_a_broken_lock_is_not_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "images.lock.json"
+    path.write_text("{")
+    with pytest.raises(IntegrityError):
+        update(path, lock_of([BASE], engine_with({BASE.tag: image("1")})))
+    assert path.read_text() == "{"

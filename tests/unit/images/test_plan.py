@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 
 from gymctl.config.model import Config, GlobalSettings, ServerBlock
 from gymctl.contract.servers import KINDS
+from gymctl.engine import Engine
 from gymctl.images import plan as plans
 from gymctl.images.build import command
 from gymctl.images.context import FIXED_TIME, Context, server_context
@@ -26,6 +29,7 @@ from gymctl.images.plan import (
 )
 from gymctl.images.secrets import BuildSecrets
 
+ENGINE = cast(Engine, SimpleNamespace(builder="default", platform="linux/amd64"))
 PYTHON = BaseImage("python:3.13-slim", "sha256:" + "1" * 64)
 # One path component of a repository name, as the engine's reference grammar has it.
 COMPONENT = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*")
@@ -166,7 +170,7 @@ def test_planted_secrets_are_in_no_tag_label_or_argument(tmp_path: Path) -> None
     }
     image = plan_server(folder, "resources_servers", "weather", "gymctl/base:1")
     with BuildSecrets.of(environ).options(tmp_path) as options:
-        arguments = command(image, "default", tmp_path / "Dockerfile", [*options, str(folder)])
+        arguments = command(image, ENGINE, tmp_path / "Dockerfile", [*options, str(folder)])
     assert "planted" not in " ".join(arguments).replace(str(tmp_path), "")
     assert "planted" not in f"{image.tag} {image.labels} {image.dockerfile.text()}"
 
@@ -195,7 +199,7 @@ def test_images_their_files_and_their_scripts_have_one_time(tmp_path: Path) -> N
     assert times == {FIXED_TIME}
     assert f":-{FIXED_TIME}}}" in (plans.bundled() / "scripts" / "fixed_times.sh").read_text()
     image = plan_server(tmp_path / "weather", "resources_servers", "weather", "gymctl/base:1")
-    assert f"SOURCE_DATE_EPOCH={FIXED_TIME}" in command(image, "default", tmp_path, [])
+    assert f"SOURCE_DATE_EPOCH={FIXED_TIME}" in command(image, ENGINE, tmp_path, [])
 
 
 def test_the_dockerfiles_build_on_old_engines(tmp_path: Path) -> None:

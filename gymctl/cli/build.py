@@ -1,0 +1,199 @@
+"""`gymctl build`: the images of benchmarks or servers, and the lock that names them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gymctl.cli import selection as flags
+from gymctl.cli.output import Console, reporter
+from gymctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from gymctl.cli.interrupts import Interrupts
+    from gymctl.config.model import Config
+    from gymctl.engine import Engine
+    from gymctl.images.build import Made
+    from gymctl.images.lock import Lock
+    from gymctl.images.selection import ServerFolder
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the flags say."""
+
+    lock: Path
+    platform: str | None
+    is_fresh: bool
+    is_checked: bool
+    is_json: bool
+
+
+@flags.takes_selection
+def command(
+    chosen: flags.Chosen,
+    no_cache: Annotated[bool, typer.Option("--no-cache", help="Run every step again.")] = False,
+    platform: Annotated[
+        str | None,
+        typer.Option("--platform", metavar="linux/amd64|linux/arm64", help="Default: the engine's own."),
+    ] = None,
+    check_reproducible: Annotated[
+        bool,
+        typer.Option(
+            "--check-reproducible", help="Build twice; another id is an error that names the files (exit 9)."
+        ),
+    ] = False,
+    lock: Annotated[
+        Path, typer.Option("--lock", metavar="FILE", help="The lock file that is written or updated.")
+    ] = Path("images.lock.json"),
+    lock_requirements: Annotated[
+        bool,
+        typer.Option(
+            "--lock-requirements",
+            help="Only write requirements.lock, with hashes, into the folders of these servers.",
+        ),
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="JSON instead of a line for each image.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only errors and warnings.")] = False,
+) -> None:
+    """Build the images of benchmarks, and write images.lock.json for `up --locked` and `eval --locked`.
+
+    A name that is no benchmark may be that of a server: `weather`, `resources_servers/weather`. With a
+    benchmark come the model server of --model-type and all built-in ones that are small.
+    """
+    from gymctl.cli import interrupts
+    from gymctl.images import platforms
+
+    console = Console(is_quiet=quiet)
+    asked = Asked(lock, platforms.chosen(platform), no_cache, check_reproducible, json)
+    config = _config(chosen, console)
+    if lock_requirements:
+        _lock_requirements(config, console, is_json=json)
+        return
+
+    async def main(_: Interrupts) -> None:
+        await _Build(asked, config, console).run()
+
+    interrupts.run(main, console.insist)
+
+
+def _config(chosen: flags.Chosen, console: Console) -> Config:
+    """What is selected, as the servers whose images are wanted."""
+    from gymctl.config.load import load
+    from gymctl.images import selection as images
+
+    chosen, servers = _without_servers(chosen)
+    selected = chosen.selection(needs_model=False)
+    is_config = flags.names_a_config(selected) or not servers
+    if not is_config:
+        # env.yaml (`build`) counts for servers alone too, and a configuration has to start something.
+        nothing = "+images.responses_api_models.openai_model.entrypoint=app.py"
+        selected = replace(selected, overrides=(*selected.overrides, nothing))
+    config = load(selected)
+    for warning in config.warnings:
+        console.insist(f"warning: {warning}")
+    if not is_config:
+        return images.with_images_of(replace(config, servers={}), servers)
+    return images.with_images_of(config, [*servers, *images.model_servers()])
+
+
+def _without_servers(chosen: flags.Chosen) -> tuple[flags.Chosen, list[ServerFolder]]:
+    """The words that name no benchmark but servers, taken out."""
+    import os
+
+    from gymctl.config.reading import selectors
+    from gymctl.config.reading.roots import SearchRoots
+    from gymctl.images.selection import named
+
+    tokens: list[str] = list(chosen.given.get("tokens") or ())
+    folders = flags.search_folders(chosen.given.get("search_dir"))
+    roots = SearchRoots.of(Path.cwd(), os.environ, folders)
+    servers: list[ServerFolder] = []
+    for word in flags.sort_tokens(tokens)[2]:
+        is_benchmark = any(roots.find_all(path) for path in selectors.BENCHMARK.paths(word))
+        if not is_benchmark and (found := named(word, roots)):
+            servers += found
+            tokens.remove(word)
+    return flags.Chosen({**chosen.given, "tokens": tokens}), servers
+
+
+def _lock_requirements(config: Config, console: Console, *, is_json: bool) -> None:
+    raise UsageError("not yet")
+
+
+@dataclass
+class _Build:
+    asked: Asked
+    config: Config
+    console: Console
+    width: int = 0
+    seconds: dict[str, float | None] = field(default_factory=dict)
+    """By tag: how long its build took, None when it was there."""
+
+    async def run(self) -> None:
+        import asyncio
+
+        from gymctl.images import build, reproducible
+        from gymctl.images.locking import lock_of, update
+
+        engine = await self._engine()
+        told = reporter(self.console)
+        plans = await build.plan_all(self.config, engine, told)
+        self.width = max(len(plan.source) for plan in plans)
+        settings = self.config.settings.build
+        await build.make(
+            plans,
+            engine,
+            told,
+            settings,
+            done=lambda made: self._show(made, engine),
+            is_fresh=self.asked.is_fresh,
+        )
+        made = await asyncio.to_thread(lock_of, plans, engine)
+        if self.asked.is_checked:
+            await reproducible.check(plans, engine, told, settings)
+        update(self.asked.lock, made)
+        self._finish(made)
+
+    async def _engine(self) -> Engine:
+        import asyncio
+
+        from gymctl.engine import Engine
+        from gymctl.images import platforms
+
+        engine = await asyncio.to_thread(Engine.connect, self.asked.platform)
+        warning = await platforms.check(engine)
+        if warning is not None:
+            self.console.insist(f"warning: {warning}")
+        if not engine.facts.builds_reproducibly:
+            version = engine.facts.version
+            self.console.insist(
+                f"warning: Docker Engine {version} gives each build another id; 23 and later do not"
+            )
+        return engine
+
+    def _show(self, made: Made, engine: Engine) -> None:
+        from gymctl.images.locking import lock_of
+
+        image = lock_of([made.plan], engine).images[0]
+        took = "there already" if made.seconds is None else f"{made.seconds:.1f} s"
+        self.seconds[made.plan.tag] = made.seconds
+        if not self.asked.is_json and not self.console.is_quiet:
+            size = f"{image.size / 1e6:,.0f} MB"
+            self.console.data(f"{image.name:<{self.width}}  {made.plan.tag}  {size:>9}  {took}")
+
+    def _finish(self, made: Lock) -> None:
+        total = len(self.seconds)
+        if self.asked.is_json:
+            checked = {"reproducible": total} if self.asked.is_checked else {}
+            rows = [
+                {**image.model_dump(), "seconds": self.seconds[f"{image.repository}:{image.tag}"]}
+                for image in made.images
+            ]
+            self.console.json({"lock": str(self.asked.lock), **checked, "images": rows})
+        elif self.asked.is_checked and not self.console.is_quiet:
+            self.console.data(f"reproducible: {total} of {total} images, same id twice")
+        self.console.say(f"{self.asked.lock} names {total} images")
