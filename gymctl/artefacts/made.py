@@ -24,11 +24,7 @@ from gymctl.images.locking import lock_of
 from gymctl.images.plan import plan_server
 from gymctl.images.progress import Reporter
 from gymctl.images.project import Pythons, needs_nemo_gym, plan_project
-from gymctl.paths import bundled
-
-OFTEN = frozenset({"vllm_model"})
-"""Model servers that travel although they add packages."""
-_REQUIREMENTS = ("requirements.txt", "requirements-nodeps.txt", "pyproject.toml", "Dockerfile")
+from gymctl.images.selection import model_servers
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +44,7 @@ async def made(
     """Build what is missing of a benchmark's images, and gather its files (see `gather`).
 
     `config` is loaded from `selection` with `needs_model=False`. Who runs the benchmark chooses the model, so
-    besides the one that `config` has, every model server comes along that adds little to the base, and the
+    besides the one that `config` has, every built-in model server comes along that is small, and the
     one that `selection` names.
     """
     servers = {name: block for name, block in config.servers.items() if block.implementation != DUMMY}
@@ -71,11 +67,7 @@ async def made(
 def models_that_travel(config: Config) -> Iterator[tuple[str, Path]]:
     """Built-in model servers, by place, that the config does not have itself."""
     own = {block.implementation for block in config.servers.values() if block.kind == MODELS}
-    for folder in sorted((bundled() / "server_images" / MODELS).iterdir()):
-        is_server = (folder / "app.py").is_file()
-        adds = any(_says_something(folder / name) for name in _REQUIREMENTS)
-        if is_server and folder.name not in own and (folder.name in OFTEN or not adds):
-            yield f"{MODELS}/{folder.name}", folder
+    yield from ((one.place, one.folder) for one in model_servers() if one.implementation not in own)
 
 
 def _named_model(config: Config, selection: Selection) -> Iterator[tuple[str, Path]]:
@@ -91,8 +83,3 @@ def _named_model(config: Config, selection: Selection) -> Iterator[tuple[str, Pa
             hint="include its configuration in the benchmark's own",
         )
     yield f"{MODELS}/{folder.name}", folder
-
-
-def _says_something(file: Path) -> bool:
-    lines = file.read_text("utf-8").splitlines() if file.is_file() else []
-    return any(line.strip() and not line.lstrip().startswith("#") for line in lines)

@@ -10,7 +10,6 @@ import typer
 
 from gymctl.cli import selection as flags
 from gymctl.cli.output import Console, reporter
-from gymctl.errors import UsageError
 
 if TYPE_CHECKING:
     from gymctl.cli.interrupts import Interrupts
@@ -49,13 +48,6 @@ def command(
     lock: Annotated[
         Path, typer.Option("--lock", metavar="FILE", help="The lock file that is written or updated.")
     ] = Path("images.lock.json"),
-    lock_requirements: Annotated[
-        bool,
-        typer.Option(
-            "--lock-requirements",
-            help="Only write requirements.lock, with hashes, into the folders of these servers.",
-        ),
-    ] = False,
     json: Annotated[bool, typer.Option("--json", help="JSON instead of a line for each image.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only errors and warnings.")] = False,
 ) -> None:
@@ -70,9 +62,6 @@ def command(
     console = Console(is_quiet=quiet)
     asked = Asked(lock, platforms.chosen(platform), no_cache, check_reproducible, json)
     config = _config(chosen, console)
-    if lock_requirements:
-        _lock_requirements(config, console, is_json=json)
-        return
 
     async def main(_: Interrupts) -> None:
         await _Build(asked, config, console).run()
@@ -120,10 +109,6 @@ def _without_servers(chosen: flags.Chosen) -> tuple[flags.Chosen, list[ServerFol
     return flags.Chosen({**chosen.given, "tokens": tokens}), servers
 
 
-def _lock_requirements(config: Config, console: Console, *, is_json: bool) -> None:
-    raise UsageError("not yet")
-
-
 @dataclass
 class _Build:
     asked: Asked
@@ -164,7 +149,9 @@ class _Build:
         from gymctl.engine import Engine
         from gymctl.images import platforms
 
-        engine = await asyncio.to_thread(Engine.connect, self.asked.platform)
+        engine = await asyncio.to_thread(
+            Engine.connect, self.asked.platform or self.config.settings.build.platform
+        )
         warning = await platforms.check(engine)
         if warning is not None:
             self.console.insist(f"warning: {warning}")

@@ -24,7 +24,6 @@ PARALLEL_PULLS = 3
 """The engine itself fetches three layers at a time."""
 SHOWN = 12
 """Hex digits of a digest that messages show."""
-ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 _OTHER_BYTES = (
     "filesystem layer verification failed",
@@ -89,7 +88,7 @@ async def ensure_locked(config: Config, source: Source, engine: Engine, reporter
     registry does not answer or refuses. EngineError: an image cannot be pulled for another reason.
     """
     reporter.progress("looking at the locked images")
-    needs = await asyncio.to_thread(_needs, config, source, platform_of(engine))
+    needs = await asyncio.to_thread(_needs, config, source, engine.platform)
     ids: dict[str, str | None] = {}
     for need in needs:
         ids[need.plan.tag] = await asyncio.to_thread(_held, engine, need)
@@ -103,11 +102,6 @@ async def ensure_locked(config: Config, source: Source, engine: Engine, reporter
     reporter.step("images", f"{len(found)} in use, locked by {source.where}{pulled}")
     by_server = {name: found[need.plan.tag] for need in needs for name in need.plan.servers}
     return Images(found[needs[0].plan.tag], by_server, lock=_used(source.lock, needs))
-
-
-def platform_of(engine: Engine) -> str:
-    """Of the machine that containers run on: `linux/amd64`."""
-    return f"linux/{ARCHITECTURES.get(engine.facts.architecture, engine.facts.architecture)}"
 
 
 def _needs(config: Config, source: Source, platform: str) -> list[_Need]:

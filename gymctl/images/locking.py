@@ -60,17 +60,9 @@ def _unknown(id: str, known: Lock, engine: Engine) -> LockedImage:
 
 
 def update(path: Path, made: Lock) -> None:
-    """Write `made` into the lock at `path`, whose other images stay. An image that has not changed keeps what
-    a push said of it. Raises IntegrityError for a file that is no lock."""
+    """Write `made` into the lock at `path`, whose other images stay. IntegrityError: the file is no lock."""
     before = lock.read(path) if path.exists() else Lock()
-    images = [_with_digest(image, before.find(image.name, image.platform)) for image in made.images]
-    lock.write(path, before.model_copy(update={"gymctl": made.gymctl}).with_images(images))
-
-
-def _with_digest(image: LockedImage, before: LockedImage | None) -> LockedImage:
-    if before is None or before.id != image.id:
-        return image
-    return image.model_copy(update={"repository": before.repository, "digest": before.digest})
+    lock.write(path, before.model_copy(update={"gymctl": made.gymctl}).with_images(made.images))
 
 
 def _locked(plan: ImagePlan, image: Mapping[str, Any], base: str) -> LockedImage:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -27,8 +26,8 @@ def digest(of: str) -> str:
 class Engine:
     """Holds images by id; pulls those that a registry has, or says why not."""
 
-    def __init__(self, *held: str, architecture: str = "amd64") -> None:
-        self.facts = SimpleNamespace(architecture=architecture)
+    def __init__(self, *held: str, platform: str = "linux/amd64") -> None:
+        self.platform = platform
         self.held = {name: name for name in held}
         self.registry: dict[str, str] = {}
         self.says: dict[str, str] = {}
@@ -181,7 +180,7 @@ async def test_several_problems_are_told_together(tmp_path: Path) -> None:
 
 async def test_an_image_of_another_platform_is_not_run(tmp_path: Path) -> None:
     place = folder(tmp_path, "weather")
-    engine = Engine(digest("base"), digest("w"), architecture="aarch64")
+    engine = Engine(digest("base"), digest("w"), platform="linux/arm64")
     error = await refused(config(place), lock(locked_folder(place, "w")), engine)
     assert "resources_servers/weather is not in the lock for linux/arm64, only for linux/amd64" in str(error)
 
