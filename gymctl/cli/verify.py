@@ -2,25 +2,64 @@
 
 from __future__ import annotations
 
+from json import loads
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from gymctl.cli.from_registry import PlainHttp
+
 What = Annotated[
-    str, typer.Argument(metavar="RUN", help="A rollouts file, its folder, the beginning of its name, @last.")
+    str,
+    typer.Argument(
+        metavar="RUN|LOCK|REF",
+        help="A rollouts file, its folder, the beginning of its name, @last; an images.lock.json; "
+        "a benchmark in a registry, HOST/PATH/NAME:TAG.",
+    ),
 ]
 Strict = Annotated[
-    bool, typer.Option("--strict", help="What is not on this machine, or was not recorded, fails as well.")
+    bool,
+    typer.Option("--strict", help="What is not there to be looked at, or was not recorded, fails as well."),
+]
+Deep = Annotated[
+    bool, typer.Option("--deep", help="Of a lock's images read every layer whole, not only its size.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 
 
-def command(what: What, strict: Strict = False, json: Json = False) -> None:
-    """Compute the digests of a run again and hold them to its passport; exit 9 when something differs.
+def command(
+    what: What, strict: Strict = False, deep: Deep = False, plain_http: PlainHttp = False, json: Json = False
+) -> None:
+    """Compute the digests of a run, a lock or a benchmark again; exit 9 when something differs.
 
-    One line for each ingredient: `ok`, `differs`, `gone` (not on this machine, which is no failure without
-    --strict) or `not recorded`.
+    One line for each thing: `ok`, `differs`, `gone` (not there to be looked at, which is no failure without
+    --strict) or `not recorded`. Of a run: its files and what its passport says. Of a lock: each image in its
+    registry, its tag, and the image that is here. Of a benchmark: every file, and the images of its lock.
     """
+    from gymctl.artefacts.reference import is_reference
+
+    is_lock = is_lock_file(Path(what))
+    if is_lock or (is_reference(what) and not Path(what).exists()):
+        from gymctl.cli import verify_artefact
+
+        verify_artefact.verify(
+            what, is_lock=is_lock, is_strict=strict, is_deep=deep, plain_http=plain_http, as_json=json
+        )
+        return
     from gymctl.cli import verify_run
 
     verify_run.verify(what, is_strict=strict, as_json=json)
+
+
+def is_lock_file(path: Path) -> bool:
+    """By its name, or by what is in it: a passport has images too, but not as a list."""
+    if path.suffix != ".json" or not path.is_file():
+        return False
+    if path.name.endswith("lock.json"):
+        return True
+    try:
+        found = loads(path.read_bytes())
+    except ValueError:
+        return False
+    return isinstance(found, dict) and isinstance(found.get("images"), list)

@@ -1,28 +1,18 @@
-"""A registry for these tests: Debian's docker-registry on a free loopback port, in a folder of theirs."""
+"""A registry of their own for these tests, which need Debian's docker-registry and skopeo."""
 
 from __future__ import annotations
 
-import contextlib
+import base64
 import json
 import os
 import shutil
-import socket
-import subprocess
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-
-from gymctl.artefacts.registry import Registry
+from fakes.own_registry import HTPASSWD, USER, LocalRegistry, serve
 
 HERE = Path(__file__).parent
-USER, PASSWORD = "reader", "correct-horse-7"
-HTPASSWD = f"{USER}:$2b$05$abcdefghijklmnopqrstuuBYe9o9CGi/BHa4OAlLpruMUDfwV3Rby\n"
-START_SECONDS = 20.0
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -36,62 +26,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         )
     for item in mine:
         item.add_marker(pytest.mark.skip(reason=f"no {', '.join(lacking)} (scripts/ensure_registry.sh)"))
-
-
-@dataclass(frozen=True)
-class LocalRegistry:
-    """One that runs."""
-
-    host: str
-    storage: Path
-
-    def blob_file(self, digest: str) -> Path:
-        value = digest.removeprefix("sha256:")
-        return self.storage / "docker/registry/v2/blobs/sha256" / value[:2] / value / "data"
-
-    def client(self, *, plain_http: bool = False) -> Registry:
-        return Registry(self.host, plain_http=plain_http)
-
-
-@contextlib.contextmanager
-def serve(folder: Path, *, htpasswd: str | None = None) -> Iterator[LocalRegistry]:
-    """A registry until the end of the block."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        host = f"127.0.0.1:{found.getsockname()[1]}"
-    config = {
-        "version": "0.1",
-        "log": {"level": "warn", "accesslog": {"disabled": True}},
-        "storage": {"filesystem": {"rootdirectory": str(folder / "storage")}, "delete": {"enabled": True}},
-        "http": {"addr": host, "secret": "of these tests"},
-    }
-    if htpasswd is not None:
-        (folder / "htpasswd").write_text(htpasswd)
-        config["auth"] = {"htpasswd": {"realm": "tests", "path": str(folder / "htpasswd")}}
-    (folder / "config.yml").write_text(json.dumps(config))
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(
-            ["docker-registry", "serve", str(folder / "config.yml")], stdout=log, stderr=subprocess.STDOUT
-        )
-        try:
-            _wait(host, process, folder / "log")
-            yield LocalRegistry(host, folder / "storage")
-        finally:
-            process.terminate()
-            process.wait(10)
-
-
-def _wait(host: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    end = time.monotonic() + START_SECONDS
-    while time.monotonic() < end and process.poll() is None:
-        try:
-            urllib.request.urlopen(f"http://{host}/v2/", timeout=2).close()
-            return
-        except urllib.error.HTTPError:
-            return  # it asks who we are
-        except OSError:
-            time.sleep(0.05)
-    pytest.fail(f"docker-registry does not answer: {log.read_text()[-2000:]}")
 
 
 @pytest.fixture(scope="module")
@@ -115,8 +49,6 @@ def docker_login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[s
     monkeypatch.setenv("DOCKER_CONFIG", str(folder))
 
     def store(host: str, password: str) -> None:
-        import base64
-
         auth = base64.b64encode(f"{USER}:{password}".encode()).decode()
         (folder / "config.json").write_text(json.dumps({"auths": {host: {"auth": auth}}}))
 

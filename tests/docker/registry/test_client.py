@@ -8,11 +8,11 @@ import socket
 from collections.abc import Callable
 
 import pytest
+from fakes.own_registry import PASSWORD, LocalRegistry
 
 from gymctl.artefacts.descriptor import OCI_EMPTY, Descriptor, manifest_bytes
 from gymctl.artefacts.registry import Registry, fallback_tag
 from gymctl.errors import EngineError, IntegrityError, PrerequisiteError
-from tests.docker.registry.conftest import PASSWORD, LocalRegistry
 
 TYPE = "application/vnd.example.thing"
 

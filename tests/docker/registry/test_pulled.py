@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from fakes.own_registry import LocalRegistry
 
 from gymctl.artefacts import content as contents
 from gymctl.artefacts import pulled
@@ -16,7 +17,6 @@ from gymctl.artefacts.pack import LARGE, Artefact, pack
 from gymctl.artefacts.reference import Reference
 from gymctl.errors import IntegrityError, PrerequisiteError, UsageError
 from gymctl.images.lock import Lock
-from tests.docker.registry.conftest import LocalRegistry
 
 ROWS = "benchmarks/tool/data/rows.jsonl"
 
