@@ -2,6 +2,7 @@
 
     python benchmarks/perf/images.py                       needs an engine and the package index; half an hour
     python benchmarks/perf/images.py --only images --json
+    python benchmarks/perf/images.py --only servers        ten on gymctl's own SDK: own_images.py
 
 The same ten resources servers, from one release, made twice each way:
 
@@ -29,12 +30,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import own_images
 import yaml
 
 from gymctl.config.load import load
@@ -134,23 +136,46 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", choices=("images", "environments"), action="append")
+    parser.add_argument("--only", choices=("images", "environments", "servers"), action="append")
+    parser.add_argument("--count", type=int, default=10, help="how many of `servers`; 10")
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
+    only = asked.only or ("images", "environments", "servers")
+    if "servers" in only:
+        own(asked.count, is_json=asked.json)
+    if set(only) != {"servers"}:
+        compared(only, is_json=asked.json)
+
+
+def own(count: int, *, is_json: bool) -> None:
+    """Servers on gymctl's SDK, held to what they may cost."""
+    with tempfile.TemporaryDirectory(prefix="gymctl-perf-") as folder:
+        before = Path.cwd()
+        os.chdir(folder)
+        try:
+            figures = own_images.measure(
+                count, lambda one: print(f"{one.what}: {one.value:.2f} {one.unit}", file=sys.stderr)
+            )
+        finally:
+            os.chdir(before)
+    rows = [{**asdict(one), "is_met": one.is_met} for one in figures]
+    print(json.dumps(rows, indent=2) if is_json else own_images.text(figures))
+
+
+def compared(only: Collection[str], *, is_json: bool) -> None:
+    """The same ten servers of NeMo Gym made both ways."""
     root = Path(folders([PACKAGE], lambda text: print(text, file=sys.stderr))[0])
     with tempfile.TemporaryDirectory(prefix="gymctl-perf-") as folder:
         os.chdir(folder)
         Path("ten.yaml").write_text(yaml.safe_dump(ten(root), sort_keys=False), "utf-8")
         config = load(Selection(config=("ten.yaml",), search_dir=(str(root),)))
         reports: list[Report] = []
-        if "environments" not in (asked.only or ()):
+        if "images" in only:
             reports.append(images(config, root))
-        if "images" not in (asked.only or ()):
+        if "environments" in only:
             reports.append(environments(config, root))
     print(
-        json.dumps([asdict(one) for one in reports], indent=2)
-        if asked.json
-        else "\n\n".join(map(text, reports))
+        json.dumps([asdict(one) for one in reports], indent=2) if is_json else "\n\n".join(map(text, reports))
     )
 
 
