@@ -167,6 +167,24 @@ def test_another_version_environment_model_or_limit_is_refused(
     assert not (folder / ".gymctl").exists()
 
 
+def test_limits_that_are_in_force_are_compared_before_the_first_rollout(
+    folder: Path, request: pytest.FixtureRequest
+) -> None:
+    kept = folder.with_name("kept")
+    request.addfinalizer(lambda: (shutil.rmtree(folder), shutil.copytree(kept, folder)))
+    path = folder / "out/x/passport.json"
+    told = json.loads(path.read_text())
+    told["servers"]["weather"].update(cgroup="v2", memory_bytes=12345678)
+    path.write_text(json.dumps(told))
+    code, _, err = again(folder, "--exact", "-o", "out/refused.jsonl")
+    if json.loads((kept / "out/x/passport.json").read_text())["servers"]["weather"]["cgroup"] is None:
+        pytest.skip("no cgroup can be read here")
+    assert code == 9
+    assert "in force weather.memory_bytes: 12345678 → " in err
+    assert not list((folder / "out").glob("*refused*"))
+    assert processes_below(folder) == []
+
+
 def test_without_exact_a_difference_is_a_warning_and_shows_in_the_records(
     folder: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -212,7 +230,8 @@ async def test_a_recorded_model_gives_the_same_again_and_an_edited_cassette_does
 
 
 def test_a_run_that_was_killed_is_not_sealed_until_it_was_gone_on_with(tmp_path: Path) -> None:
-    command = ("eval", "weather", "--runtime", "process", "--concurrency", "2", LATE, "-o", "x.jsonl")
+    command = ("eval", "weather", "--runtime", "process", "--limit", "8", "--concurrency", "2", LATE)
+    command = (*command, "-o", "x.jsonl")
     running = start(*command, cwd=tmp_path)
     path = tmp_path / "x.jsonl"
     limit = time.monotonic() + 60
@@ -230,4 +249,4 @@ def test_a_run_that_was_killed_is_not_sealed_until_it_was_gone_on_with(tmp_path:
     verified = gymctl("verify", "x.jsonl", "--strict", "--json", cwd=tmp_path)
     assert verified.returncode == 0, verified.stderr
     assert {one["status"] for one in json.loads(verified.stdout)["findings"]} == {"ok"}
-    assert json.loads((tmp_path / "x/passport.json").read_text())["models_returned"] == {"scripted": 20}
+    assert json.loads((tmp_path / "x/passport.json").read_text())["models_returned"] == {"scripted": 8}
