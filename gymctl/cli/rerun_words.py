@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from gymctl.artefacts.reference import is_reference
 from gymctl.cli.peer import legacy, translate
 from gymctl.config.tree.masking import MASK
 from gymctl.errors import IntegrityError, UsageError
@@ -35,6 +36,8 @@ def of(told: Passport, output: Path, *, lock: Path | None, set_files: Sequence[s
     words = list(_with_secrets(words, set_files))
     if told.machine.runtime and not _has(words, "--runtime") and not _has(words, "--no-serve"):
         words += ["--runtime", told.machine.runtime]
+    if told.benchmark:  # it brings its own lock
+        return [*(_pinned(word, told.benchmark.get("digest")) for word in words), "-o", str(output)]
     if lock is not None and told.machine.runtime == "compose" and not _has(words, "--no-serve"):
         words += ["--locked", "--lock", str(lock)]
     return [*words, "-o", str(output)]
@@ -87,6 +90,13 @@ def _with_secrets(words: Sequence[str], set_files: Sequence[str]) -> Iterator[st
                 yield value
     for entry in set_files:
         yield from ("--set-file", entry)
+
+
+def _pinned(word: str, digest: str | None) -> str:
+    """A benchmark in a registry by its digest, wherever its tag has gone since."""
+    if not digest or "@" in word or not is_reference(word):
+        return word
+    return f"{word}@{digest}"
 
 
 def _asked(key: str) -> str:

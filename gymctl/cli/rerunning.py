@@ -25,6 +25,8 @@ from gymctl.rollouts.passport import Passport, Surroundings
 from gymctl.rollouts.run import Run
 
 _SHOWN = 12
+_NOT_YET_KNOWN = ("machine", "image", "in force")
+"""Kinds of differences that only servers that are up can show."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +100,8 @@ class Checks:
 
     def _differ(self, new: Passport, config: Config | None) -> Iterator[Difference]:
         """But for what is known only when the servers are up."""
-        new = new.model_copy(update={"images": self.told.images})
         for one in differences.between(self.told, new):
-            if one.kind != "machine":
+            if one.kind not in _NOT_YET_KNOWN:
                 yield one
         if self.told.model != new.model:
             yield Difference("model", self.told.model, new.model, "model")

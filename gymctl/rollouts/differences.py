@@ -54,6 +54,7 @@ def between(old: Passport, new: Passport) -> list[Difference]:
         *_changed(old_files, new_files, "file"),
         *_changed(old.limits, new.limits, "limit"),
         *_changed(old_versions, new_versions, "version"),
+        *_both(old.benchmark, new.benchmark, "benchmark"),
         *_both(returned(old), returned(new), "model"),
         *_both(in_force(old.servers), in_force(new.servers), "in force"),
         *_both(_machine(old), _machine(new), "machine"),

@@ -73,6 +73,8 @@ def response(
         "user": params.get("user"),
     }
     answer.update({key: params[key] for key in _ECHOED if params.get(key) is not None})
+    if completion.get("system_fingerprint") is not None:  # which version of the model it was
+        answer["system_fingerprint"] = completion["system_fingerprint"]
     if choice.get("native_finish_reason") is not None:
         answer["native_finish_reason"] = choice["native_finish_reason"]
     return answer

@@ -124,3 +124,9 @@ def test_native_finish_reason_is_kept():
     body = completion({"content": "x"})
     body["choices"][0]["native_finish_reason"] = "eos"
     assert response(body, {})["native_finish_reason"] == "eos"
+
+
+def test_the_fingerprint_of_the_version_is_kept():
+    body = completion({"content": "x"})
+    assert "system_fingerprint" not in response(body, {})
+    assert response({**body, "system_fingerprint": "fp_44"}, {})["system_fingerprint"] == "fp_44"
