@@ -6,7 +6,6 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 
 from gymctl.config.tree import masking
-from gymctl.errors import ConfigError
 from gymctl.images.context import Context
 from gymctl.images.plan import ImagePlan
 
@@ -23,18 +22,6 @@ def places(context: Context, secrets: Collection[str]) -> list[str]:
         return []
     found = re.compile(b"|".join(map(re.escape, values)))
     return [place for place, file in context.files.items() if found.search(file.read_bytes())]
-
-
-def refuse(plans: Sequence[ImagePlan], secrets: Collection[str]) -> None:
-    """Before images leave this machine. Raises ConfigError with the files, never with a value."""
-    found = [f"{plan.source}/{place}" for plan in plans for place in places(plan.context, secrets)]
-    if found:
-        raise ConfigError(
-            f"{len(found)} files that go into images hold a secret of the configuration",
-            details=found,
-            hint="take it out of the files and give it by `env.yaml` or ${oc.env:NAME}: servers are told it"
-            " when they start",
-        )
 
 
 def warnings(plans: Sequence[ImagePlan], secrets: Collection[str]) -> Iterator[str]:

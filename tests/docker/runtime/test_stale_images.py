@@ -29,9 +29,11 @@ def locked(folder: Any, name: str = TINY) -> LockedImage:
     return found
 
 
-def edit(folder: Any, text: str) -> None:
-    app = folder.path / TINY / "app.py"
-    app.write_text(f"{folder.ready_app}# {text}\n")
+def edit(folder: Any) -> str:
+    """Give the server code that no image has yet; returns its last line."""
+    line = f"# {uuid.uuid4().hex}\n"
+    (folder.path / TINY / "app.py").write_text(folder.ready_app + line)
+    return line
 
 
 def done(finished: subprocess.CompletedProcess[str]) -> subprocess.CompletedProcess[str]:
@@ -43,6 +45,8 @@ def test_locked_takes_images_by_digest_wherever_tags_point(
     folder: Any, containers: Any, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder.server("tiny")
+    edit(folder)
+    code = (folder.path / TINY / "app.py").read_text()
     done(folder.up("-d"))
     mine, docker = locked(folder), containers.docker
     tag = f"{mine.repository}:{mine.tag}"
@@ -68,12 +72,12 @@ def test_locked_takes_images_by_digest_wherever_tags_point(
         assert "nothing has changed" in done(folder.up("-d", "--locked")).stderr
 
         # An edit is refused while the project goes on.
-        edit(folder, "other")
+        edit(folder)
         refused = folder.up("-d", "--locked")
         assert refused.returncode == 9
         assert f"the folder of {TINY} is not the locked one: locked {mine.context[:12]}" in refused.stderr
         assert id_of(containers) == mine.id
-        (folder.path / TINY / "app.py").write_text(folder.ready_app)
+        (folder.path / TINY / "app.py").write_text(code)
 
         # Without the lock the tag counts again, but not for an image of something else.
         done(folder.up("-d"))
@@ -112,10 +116,10 @@ def test_edits_removed_images_and_an_absent_registry_are_no_trouble_to_a_start(
             folder.environ["GYMCTL_BASE_IMAGE"] = own
             first, others = locked(folder), containers.inspect("other")["Id"]
 
-            edit(folder, "edited")
+            line = edit(folder)
             assert "1 built from" in done(folder.up("-d")).stderr
             running = containers.inspect("tiny")["Name"].lstrip("/")
-            assert docker("exec", running, "tail", "-1", "app.py") == "# edited\n"
+            assert docker("exec", running, "tail", "-1", "app.py") == line
             assert containers.inspect("other")["Id"] == others
             second = locked(folder)
             assert second.context != first.context
@@ -124,6 +128,7 @@ def test_edits_removed_images_and_an_absent_registry_are_no_trouble_to_a_start(
             docker("rmi", "--force", f"{second.repository}:{second.tag}")
             assert "1 built from" in done(folder.up("-d")).stderr
             done(folder.run("down"))
+            docker("rmi", "--force", f"{second.repository}:{second.tag}")
             assert served.requests == []
             docker("image", "inspect", users_image)
             docker("volume", "inspect", users_volume)
