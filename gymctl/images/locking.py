@@ -34,15 +34,21 @@ def lock_of_containers(known: Lock, ids: Collection[str], engine: Engine) -> Loc
     they run: it counts with the id of theirs. Blocking.
     """
     by_id = {digest: one for one in known.images for digest in (one.id, one.digest) if digest is not None}
-    run = [by_id.get(id) or _unknown(id, known, engine) for id in sorted(set(ids))]
+    found = [by_id.get(id) or _unknown(id, known, engine) for id in sorted(set(ids))]
+    run = [image for image in found if image is not None]
     bases = {(image.base, image.platform) for image in run}
     below = [one for one in known.images if (one.name, one.platform) in bases and one not in run]
     return known.model_copy(update={"images": ()}).with_images([*below, *run])
 
 
-def _unknown(id: str, known: Lock, engine: Engine) -> LockedImage:
-    """Of an image that another one has taken the place of: what its labels tell."""
-    image = engine.api.api.inspect_image(id)
+def _unknown(id: str, known: Lock, engine: Engine) -> LockedImage | None:
+    """Of an image that another one has taken the place of: what its labels tell. None: it was removed."""
+    import docker.errors
+
+    try:
+        image = engine.api.api.inspect_image(id)
+    except docker.errors.ImageNotFound:
+        return None
     labels: Mapping[str, str] = image["Config"].get("Labels") or {}
     inputs = labels.get(LABEL_INPUTS, "")
     same = next((one for one in known.images if inputs and one.inputs == inputs), None)

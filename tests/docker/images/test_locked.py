@@ -14,6 +14,7 @@ from fakes.registry import Registry, registry
 from gymctl.config.model import Config
 from gymctl.engine import Engine
 from gymctl.errors import EngineError, GymctlError, IntegrityError, PrerequisiteError
+from gymctl.images.build import ensure
 from gymctl.images.context import base_context, server_context
 from gymctl.images.lock import Lock, LockedImage
 from gymctl.images.locked import Source, ensure_locked
@@ -173,3 +174,30 @@ async def test_a_registry_that_refuses_or_is_away_has_another_exit_code(
     error = await refused(world, config, engine, reporter, away)
     assert isinstance(error, PrerequisiteError)
     assert "127.0.0.1:9 does not answer" in error.what
+
+
+def layers_of(image: str) -> bytes:
+    return subprocess.run(["docker", "save", image], capture_output=True, check=True).stdout
+
+
+async def test_files_of_keys_and_results_are_in_no_layer(
+    tmp_path: Path, engine: Engine, own_base: str, config_of: Callable[..., Config], reporter: Any
+) -> None:
+    """B47, B48."""
+    places = ("env.yaml", ".env", "sub/.env.local", "results/x.jsonl", ".git/config")
+    folder = tmp_path / "closed"
+    (folder / "sub").mkdir(parents=True)
+    for place in places:
+        (folder / place).parent.mkdir(exist_ok=True)
+        (folder / place).write_text("key: sk-CANARY-4711\n")
+    (folder / "app.py").write_text(f"seen = '{uuid.uuid4().hex}'\n")
+    (folder / "Dockerfile").write_text(
+        "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nARG INDEX_TOKEN\nCOPY . /srv/server\n"
+    )
+    image = (await ensure(config_of(folder), engine, reporter))["closed"]
+    saved = layers_of(image)
+    assert b"seen = '" in saved
+    assert b"sk-CANARY" not in saved
+    assert "sk-CANARY" not in docker("history", "--no-trunc", image)
+    assert any("INDEX_TOKEN" in text and text.startswith("warning: ") for text in reporter.said)
+    assert any(" built from " in text and text.endswith(" kB of files") for text in reporter.steps)

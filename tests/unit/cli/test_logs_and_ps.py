@@ -7,7 +7,7 @@ import pytest
 
 from gymctl.cli.logs import seconds, shown
 from gymctl.cli.projects import kept
-from gymctl.cli.ps import _row, _since
+from gymctl.cli.ps import _row, _since, image_text
 from gymctl.errors import UsageError
 from gymctl.runtime.logs import LogLine
 from gymctl.runtime.stack import ServerStatus
@@ -62,3 +62,9 @@ def test_logs_of_several_projects_that_are_down_are_offered(
     assert caught.value.hint == "name one, such as the latest: --project newer"
     found = kept("older")
     assert found is not None and found.folder.name == "older"
+
+
+def test_an_image_that_runs_by_digest_is_called_locked() -> None:
+    assert image_text(f"sha256:9c41e07{'0' * 57}") == "9c41e07 locked"
+    assert image_text("gymctl/resources-weather:0123") == "resources-weather:0123"
+    assert image_text(None) == "-"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from pathlib import Path
 
 import pytest
@@ -83,3 +84,54 @@ def test_only_what_was_pushed_can_be_pulled() -> None:
     )
     assert image.pinned is None
     assert image.model_copy(update={"digest": digest}).pinned == f"h:1/p/b@{digest}"
+
+
+def one_of(context: str, digit: str, **more: str | None) -> LockedImage:
+    return LockedImage(
+        name="resources_servers/weather",
+        repository="gymctl/resources-weather",
+        tag=digit * 20,
+        id=f"sha256:{digit * 64}",
+        platform="linux/amd64",
+        inputs=digit * 64,
+        context=context,
+        base="Dockerfile.base",
+    ).model_copy(update=more)
+
+
+def test_two_folders_of_one_name_are_told_apart_by_what_is_in_them() -> None:
+    both = Lock().with_images([one_of("a", "1"), one_of("b", "2")])
+    found = [both.find("resources_servers/weather", "linux/amd64", context) for context in ("a", "b")]
+    assert [one and one.id[-1] for one in found] == ["1", "2"]
+    assert both.find("resources_servers/weather", "linux/amd64", "c") in both.images
+    assert both.find("resources_servers/weather", "linux/arm64", "a") is None
+
+
+def test_an_edited_folder_leaves_no_old_image_in_the_lock() -> None:
+    first = Lock().with_images([one_of("a", "1")])
+    assert first.with_images([one_of("b", "2")]).images == (one_of("b", "2"),)
+
+
+def test_the_same_image_looked_at_again_keeps_its_place_in_a_registry() -> None:
+    pushed = one_of("a", "1", repository="h.example/p/weather", digest=f"sha256:{'5' * 64}")
+    assert Lock().with_images([pushed]).with_images([one_of("a", "1")]).images == (pushed,)
+    assert Lock().with_images([pushed]).with_images([one_of("a", "2")]).images == (one_of("a", "2"),)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("id", "sha256:1"),
+        ("id", "latest"),
+        ("digest", "sha256:zz"),
+        ("repository", "--privileged"),
+        ("repository", "a b"),
+        ("platform", "--help"),
+    ],
+)
+def test_what_is_no_name_of_an_image_never_reaches_the_engine(tmp_path: Path, key: str, value: str) -> None:
+    path = tmp_path / "images.lock.json"
+    image = one_of("a", "1").model_dump() | {key: value}
+    path.write_text(json.dumps({"schema_version": 1, "images": [image]}))
+    with pytest.raises(IntegrityError, match=f"the lock file is broken: images.0.{key}"):
+        read(path)

@@ -13,7 +13,7 @@ from gymctl.engine import platform_of
 from gymctl.errors import EngineError, IntegrityError
 from gymctl.images import lock
 from gymctl.images.context import Context
-from gymctl.images.locking import lock_of, update
+from gymctl.images.locking import lock_of, lock_of_containers, update
 from gymctl.images.plan import Dockerfile, ImagePlan
 
 BASE = ImagePlan(
@@ -107,3 +107,28 @@ def test_a_broken_lock_is_not_overwritten(tmp_path: Path) -> None:
     with pytest.raises(IntegrityError):
         update(path, lock_of([BASE], engine_with({BASE.tag: image("1")})))
     assert path.read_text() == "{"
+
+
+def test_a_run_is_locked_to_the_images_of_its_containers_and_their_bases() -> None:
+    known = lock_of([BASE, SERVER], engine_with({BASE.tag: image("1"), SERVER.tag: image("2")}))
+    nobody = engine_with({})
+    assert lock_of_containers(known, [f"sha256:{'2' * 64}"], nobody) == known
+    assert [one.id for one in lock_of_containers(known, [f"sha256:{'1' * 64}"], nobody).images] == [
+        f"sha256:{'1' * 64}"
+    ]
+
+
+def test_a_container_that_runs_what_was_built_anew_since_keeps_its_own_id() -> None:
+    known = lock_of([BASE, SERVER], engine_with({BASE.tag: image("1"), SERVER.tag: image("2")}))
+    old = f"sha256:{'3' * 64}"
+    labels = {"Labels": SERVER.labels}
+    engine = engine_with({old: {**image("3"), "Config": labels}})
+    base, server = lock_of_containers(known, [f"sha256:{'1' * 64}", old], engine).images
+    assert (base.id, server.id) == (f"sha256:{'1' * 64}", old)
+    assert (server.name, server.inputs, server.context) == (SERVER.source, "c" * 64, "d" * 64)
+
+
+def test_an_image_that_nobody_knows_any_more_ends_no_run() -> None:
+    known = lock_of([BASE], engine_with({BASE.tag: image("1")}))
+    gone = f"sha256:{'9' * 64}"
+    assert lock_of_containers(known, [f"sha256:{'1' * 64}", gone], engine_with({})).images == known.images

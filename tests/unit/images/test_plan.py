@@ -217,3 +217,28 @@ def test_the_host_of_a_companys_registry_is_in_no_label() -> None:
     assert registry_of("localhost/x") == "localhost"
     assert registry_of("team/python:3.13") is None
     assert registry_of("python:3.13-slim") is None
+
+
+@pytest.mark.parametrize(
+    ("place", "changed"),
+    [("README.md", []), ("app.py", ["two"]), ("requirements.txt", ["two"]), ("data/rows.jsonl", ["two"])],
+)
+def test_an_edit_changes_the_image_of_its_server_alone(
+    tmp_path: Path, place: str, changed: list[str]
+) -> None:
+    """B50."""
+    names = ("one", "two", "three")
+    for name in names:
+        folder = server(tmp_path / name, requirements_txt="tabulate", README_md="about")
+        (folder / "data").mkdir()
+        (folder / "data" / "rows.jsonl").write_text("{}\n")
+
+    def tags() -> dict[str, str]:
+        found = plan(config(*((name, tmp_path / name) for name in names)), PYTHON)
+        return {one.servers[0]: one.tag for one in found}
+
+    before = tags()
+    assert tags() == before
+    (tmp_path / "two" / place).write_text("edited")
+    after = tags()
+    assert [name for name in names if after[name] != before[name]] == changed
