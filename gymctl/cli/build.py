@@ -29,6 +29,8 @@ class Asked:
     is_fresh: bool
     is_checked: bool
     is_json: bool
+    sboms: Path | None = None
+    """The folder for an SBOM of each image."""
 
 
 @flags.takes_selection
@@ -48,6 +50,10 @@ def command(
     lock: Annotated[
         Path, typer.Option("--lock", metavar="FILE", help="The lock file that is written or updated.")
     ] = Path("images.lock.json"),
+    sbom: Annotated[
+        Path | None,
+        typer.Option("--sbom", metavar="DIR", help="Write what is in each image to <name>.cdx.json here."),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="JSON instead of a line for each image.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only errors and warnings.")] = False,
 ) -> None:
@@ -60,7 +66,7 @@ def command(
     from gymctl.images import platforms
 
     console = Console(is_quiet=quiet)
-    asked = Asked(lock, platforms.chosen(platform), no_cache, check_reproducible, json)
+    asked = Asked(lock, platforms.chosen(platform), no_cache, check_reproducible, json, sbom)
     config = _config(chosen, console)
 
     async def main(_: Interrupts) -> None:
@@ -141,7 +147,16 @@ class _Build:
         if self.asked.is_checked:
             await reproducible.check(plans, engine, told, settings)
         update(self.asked.lock, made)
+        if self.asked.sboms is not None:
+            await self._write_sboms(made, engine, self.asked.sboms)
         self._finish(made)
+
+    async def _write_sboms(self, lock: Lock, engine: Engine, folder: Path) -> None:
+        from gymctl.images.sbom import sboms
+
+        self.console.transient(f"  looking into {len(lock.images)} images")
+        files = await sboms(engine, lock.images, folder)
+        self.console.say(f"{folder} has {len(files)} SBOMs")
 
     async def _engine(self) -> Engine:
         import asyncio

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gymctl.cli.packed import Opened
 from gymctl.cli.selection import Chosen, sort_tokens
 from gymctl.errors import UsageError
 
@@ -23,26 +22,13 @@ PlainHttp = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """What is run: the same as was chosen, or what a reference to a registry came to."""
-
-    chosen: Chosen
-    lock: Path | None = None
-    """The lock that the benchmark brings: only its images are run."""
-    benchmark: Mapping[str, str] | None = None
-    """`reference` and `digest`, for the passport."""
-
-    def locked_by(self, other: Path | None) -> Path | None:
-        """The lock to run with; `other`: what --locked asks for. UsageError: both."""
-        if self.lock is not None and other is not None:
-            hint = "it brings its own lock; leave --locked and --lock out"
-            raise UsageError("a benchmark from a registry runs locked anyway", where="--locked", hint=hint)
-        return self.lock or other
+SUFFIX = ".gymb"
+"""Of a bundle."""
 
 
 def opened(chosen: Chosen, console: Console, *, plain_http: bool = False) -> Opened:
-    """Pull the benchmark that a free word names in a registry; without such a word nothing happens.
+    """Pull the benchmark that a free word names in a registry, or open the bundle that one names; without
+    such a word nothing happens.
 
     Its digest is told, its files come before all others, and its name takes the place of the reference.
     Raises UsageError for two of them; else as `artefacts.pulled.pull`.
@@ -50,11 +36,16 @@ def opened(chosen: Chosen, console: Console, *, plain_http: bool = False) -> Ope
     from gymctl.artefacts.reference import is_reference
 
     tokens: list[str] = list(chosen.given.get("tokens") or ())
-    named = [word for word in sort_tokens(tokens)[2] if is_reference(word)]
+    words = sort_tokens(tokens)[2]
+    named = [word for word in words if word.endswith(SUFFIX) or is_reference(word)]
     if not named:
         return Opened(chosen)
     if len(named) > 1:
-        raise UsageError("one benchmark from a registry at a time", where=" ".join(named))
+        raise UsageError("one benchmark from a registry or a bundle at a time", where=" ".join(named))
+    if named[0].endswith(SUFFIX):
+        from gymctl.cli.from_bundle import opened_bundle
+
+        return opened_bundle(chosen, named[0], console)
     from gymctl.artefacts import reference
     from gymctl.artefacts.pulled import pull
     from gymctl.cli import interrupts
@@ -67,11 +58,6 @@ def opened(chosen: Chosen, console: Console, *, plain_http: bool = False) -> Ope
 
     found = interrupts.run(main, console.insist)
     console.say(f"{found.reference}")
-    given = {
-        **chosen.given,
-        "tokens": [word for word in tokens if word != named[0]],
-        "benchmark": [found.manifest.benchmark, *(chosen.given.get("benchmark") or ())],
-        "search_dir": [str(found.folder), *(chosen.given.get("search_dir") or ())],
-    }
-    bare = replace(found.reference, digest=None)
-    return Opened(Chosen(given), found.lock, {"reference": str(bare), "digest": found.reference.digest or ""})
+    bare = str(replace(found.reference, digest=None))
+    named_by = (bare, found.reference.digest or "")
+    return Opened.of(chosen, named[0], found.folder, found.manifest.benchmark, named_by)

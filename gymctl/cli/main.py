@@ -41,6 +41,8 @@ COMMANDS = (
     "doctor",
     "gym-dir",
     "push",
+    "bundle",
+    "unbundle",
 )
 GROUPS = ("cache", "config", "dataset", "export", "passport")
 HELP = """Evaluate LLM agents in environments, one container per server.

@@ -13,6 +13,7 @@ import io
 import json
 import tarfile
 import tempfile
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -49,14 +50,18 @@ async def sbom(engine: Engine, image_id: str, name: str) -> bytes:
 
 
 async def sboms(engine: Engine, images: Iterable[LockedImage], folder: Path) -> list[Path]:
-    """Write the document of each image to `folder`, as `<name>.cdx.json`; returns the files, in order."""
+    """Write the document of each image to `folder`, as `<name>.cdx.json`; returns the files, in order. Two
+    images of one name, of folders in different roots, also have the beginning of their ids in it."""
+    images = list(images)
+    names = Counter(file_name(image) for image in images)
     await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
     slots = asyncio.Semaphore(PARALLEL)
 
     async def write(image: LockedImage) -> Path:
         async with slots:
             content = await sbom(engine, image.id, image.name)
-        file = folder / file_name(image)
+        name = file_name(image)
+        file = folder / (name if names[name] == 1 else f"{image.id[7:19]}-{name}")
         await asyncio.to_thread(file.write_bytes, content)
         return file
 

@@ -18,8 +18,9 @@ from gymctl.engine import Engine
 from gymctl.errors import IntegrityError
 from gymctl.images import base
 from gymctl.images.build import make
+from gymctl.images.locking import lock_of
 from gymctl.images.plan import plan_base
-from gymctl.images.sbom import NO_PYTHON, sbom
+from gymctl.images.sbom import NO_PYTHON, sbom, sboms
 
 
 def inside(image: str, *command: str) -> str:
@@ -121,3 +122,19 @@ def test_an_image_without_python_is_read_from_outside(
 def test_an_image_that_is_not_there_is_refused(engine: Engine) -> None:
     with pytest.raises(IntegrityError, match="the image of `resources_servers/weather` is not there"):
         asyncio.run(sbom(engine, f"sha256:{'0' * 64}", "resources_servers/weather"))
+
+
+def test_each_image_has_a_file_of_its_own(
+    engine: Engine, reporter: Any, config_of: Callable[..., Config], tmp_path: Path
+) -> None:
+    config = config_of()
+    plan = plan_base(asyncio.run(base.choose(config, engine, reporter)))
+    asyncio.run(make([plan], engine, reporter, config.settings.build))
+    (image,) = lock_of([plan], engine).images
+    (file,) = asyncio.run(sboms(engine, [image], tmp_path / "bills"))
+    assert file == tmp_path / "bills" / "base.cdx.json"
+    assert file.read_bytes() == asyncio.run(sbom(engine, image.id, image.name))
+    other = image.model_copy(update={"repository": "gymctl/other", "platform": "linux/arm64/v8"})
+    names = [one.name for one in asyncio.run(sboms(engine, [image, other, other], tmp_path / "bills"))]
+    mark = image.id[7:19]
+    assert names == ["base.cdx.json", *[f"{mark}-other-arm64-v8.cdx.json"] * 2]

@@ -1,0 +1,38 @@
+"""A word on the command line that names a bundle: checked, its images loaded, and run with its lock."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gymctl.cli.output import Console, reporter
+from gymctl.cli.packed import Opened
+from gymctl.cli.selection import Chosen
+
+if TYPE_CHECKING:
+    from gymctl.artefacts import opened
+    from gymctl.cli.interrupts import Interrupts
+
+
+def opened_bundle(chosen: Chosen, word: str, console: Console) -> Opened:
+    """What the bundle comes to: its benchmark in the user's cache, its images in the engine.
+
+    Raises as `artefacts.opened.open_bundle` and `artefacts.unbundle.load`.
+    """
+    from gymctl.cli import interrupts
+
+    async def main(_: Interrupts) -> tuple[opened.Opened, Path]:
+        import asyncio
+
+        from gymctl.artefacts import unbundle
+        from gymctl.artefacts.opened import open_bundle
+        from gymctl.engine import Engine
+
+        console.transient(f"  checking {word}")
+        found = await asyncio.to_thread(open_bundle, Path(word))
+        await unbundle.load(found, await asyncio.to_thread(Engine.connect), reporter(console))
+        return found, await asyncio.to_thread(unbundle.keep, found)
+
+    found, folder = interrupts.run(main, console.insist)
+    console.say(f"{Path(word).name} · {found.digest}")
+    return Opened.of(chosen, word, folder, found.manifest.benchmark, (Path(word).name, found.digest))
