@@ -33,7 +33,7 @@ class Candidate:
 def run(console: Console, found: Sequence[Candidate], *, dry_run: bool, yes: bool, is_json: bool) -> None:
     """Removes with `yes`, or where a person at a terminal agrees; else nothing but a list is the result."""
     total = sum(one.size or 0 for one in found)
-    is_asked = not yes and not dry_run and not is_json and sys.stdin.isatty() and sys.stderr.isatty()
+    is_asked = not yes and not dry_run and not is_json and sys.stdin.isatty()
     if not is_json:
         _show(console, found, total)
     if not found and not is_json:

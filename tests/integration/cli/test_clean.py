@@ -1,0 +1,103 @@
+"""`gymctl clean` and `cache prune` without an engine: what is shown, what is asked, what goes."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gymctl.runtime import private
+from gymctl.runtime.lock import held
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A dead project's folder, one that a command holds, and an environment that is 40 days old."""
+    for name in ("dead", "held"):
+        paths = tmp_path / ".gymctl" / name
+        private.make_folder(paths / "parts")
+        private.write(paths / "parts" / "weather.json", "x" * 9000)
+        (paths / "lock").touch()
+    old = tmp_path / "cache" / "gymctl" / "envs" / "old"
+    old.mkdir(parents=True)
+    (old / "file").write_bytes(b"x" * 9000)
+    os.utime(old, (1, 1))
+    (tmp_path / "tmp").mkdir()
+    return tmp_path
+
+
+def gymctl(folder: Path, *words: str, answer: bytes | None = None) -> subprocess.CompletedProcess[str]:
+    """answer: what a person types; None: nobody is there."""
+    ours, theirs = pty.openpty()
+    try:
+        if answer is not None:
+            os.write(ours, answer)
+        return subprocess.run(
+            [sys.executable, "-m", "gymctl", *words],
+            cwd=folder,
+            env={
+                **os.environ,
+                "XDG_CACHE_HOME": str(folder / "cache"),
+                "DOCKER_HOST": "unix:///nonexistent",
+                "TMPDIR": str(folder / "tmp"),
+            },
+            stdin=subprocess.DEVNULL if answer is None else theirs,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    finally:
+        os.close(theirs)
+        os.close(ours)
+
+
+@pytest.mark.parametrize(
+    ("answer", "words", "is_gone"),
+    [
+        (b"y\n", (), True),
+        (b"n\n", (), False),
+        (None, (), False),
+        (None, ("--yes",), True),
+        (None, ("--dry-run", "--yes"), False),
+    ],
+)
+def test_it_removes_after_a_yes_and_otherwise_only_shows(
+    folder: Path, answer: bytes | None, words: tuple[str, ...], is_gone: bool
+) -> None:
+    with held(folder / ".gymctl" / "held" / "lock", "up"):
+        done = gymctl(folder, "clean", *words, answer=answer)
+    assert done.returncode == 0, done.stderr
+    assert ".gymctl/dead" in done.stdout
+    assert "held" not in done.stdout
+    assert "no Docker engine answers" in done.stderr
+    assert (folder / ".gymctl" / "held" / "parts" / "weather.json").exists()
+    assert (folder / ".gymctl" / "dead").exists() != is_gone
+    assert [path.name for path in (folder / ".gymctl").iterdir() if path.name.startswith(".")] == []
+
+
+def test_json_tells_what_was_removed_and_what_stays(folder: Path) -> None:
+    shown = json.loads(gymctl(folder, "clean", "dead", "--json").stdout)
+    assert [(row["name"], row["is_removed"]) for row in shown] == [(".gymctl/dead", False)]
+    assert shown[0]["size"] >= 9000
+    done = json.loads(gymctl(folder, "clean", "dead", "--json", "--yes").stdout)
+    assert [(row["name"], row["is_removed"]) for row in done] == [(".gymctl/dead", True)]
+    assert json.loads(gymctl(folder, "clean", "dead", "--json").stdout) == []
+
+
+def test_the_cache_is_told_of_and_thinned_out(folder: Path) -> None:
+    info = gymctl(folder, "cache", "info")
+    assert info.stdout.split("\n")[1].split()[:2] == ["envs", "1"]
+    asked = gymctl(folder, "cache", "prune", answer=b"n\n")
+    assert "envs/old" in asked.stdout
+    assert (folder / "cache" / "gymctl" / "envs" / "old").exists()
+    assert gymctl(folder, "cache", "prune", "envs", "--yes").returncode == 0
+    assert not (folder / "cache" / "gymctl" / "envs" / "old").exists()
+    unknown = gymctl(folder, "cache", "prune", "nothing")
+    assert unknown.returncode == 2
+    assert "the cache has no part `nothing`" in unknown.stderr
