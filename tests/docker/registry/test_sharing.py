@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
-import shutil
 import subprocess
 import urllib.request
-import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +17,9 @@ from fakes.own_images import built_on, own_python, remove
 from fakes.own_registry import LocalRegistry
 from fakes.program import gymctl, read_lines
 
+from gymctl.artefacts.descriptor import Descriptor, digest_of
 from gymctl.engine import Engine
-from gymctl.images.lock import Lock, LockedImage, read
-from gymctl.paths import bundled
+from gymctl.images.lock import Lock, LockedImage, read, write
 
 WEATHER = "resources_servers/weather"
 PLATFORM = "linux/amd64"
@@ -60,13 +59,6 @@ class Shared:
         with urllib.request.urlopen(urllib.request.Request(url, headers=accept)) as answer:
             return json.loads(answer.read())
 
-    def own_layer(self, name: str) -> dict[str, Any]:
-        """A layer that no other image has."""
-        others = [self.manifest(image)["layers"] for image in self.lock.images if image.name != name]
-        known = {layer["digest"] for layers in others for layer in layers}
-        layers = self.manifest(self.image(name))["layers"]
-        return next(layer for layer in layers if layer["digest"] not in known)
-
     def run(self, folder: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
         """As on another machine: without the benchmark's folder, base image or cache."""
         return gymctl(*arguments, cwd=folder, environ={"XDG_CACHE_HOME": str(self.cache)})
@@ -75,9 +67,6 @@ class Shared:
 @pytest.fixture(scope="module")
 def shared(registry: LocalRegistry, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
     folder, engine = tmp_path_factory.mktemp("author"), Engine.connect()
-    # A server of the author's own: a layer that no other image of this engine has.
-    shutil.copytree(bundled() / "server_images" / WEATHER, folder / WEATHER)
-    (folder / WEATHER / "stamp.txt").write_text(uuid.uuid4().hex)
     with own_python(engine) as python:
         environ = {"GYMCTL_BASE_IMAGE": python}
         try:
@@ -177,27 +166,35 @@ def test_verify_finds_everything_as_it_was_pushed(shared: Shared) -> None:
     assert {"files", "rows of benchmarks/weather/data/weather.jsonl"} <= names
 
 
-def test_tampered_layer_is_refused_by_name(shared: Shared, tmp_path: Path) -> None:
-    layer = shared.own_layer(WEATHER)
-    file = shared.registry.blob_file(layer["digest"])
-    before = file.read_bytes()
+async def test_tampered_layer_is_refused_by_name(shared: Shared, tmp_path: Path) -> None:
+    image = shared.image(WEATHER)
+    path, manifest = image.repository.partition("/")[2], shared.manifest(image)
+    # Packed anew, so under a digest that this engine does not know: its build cache has the layer, which it
+    # would then not ask the registry for.
+    layer = manifest["layers"][-1]
+    content = gzip.compress(gzip.decompress(shared.registry.blob_file(layer["digest"]).read_bytes()), mtime=1)
+    blob = Descriptor.of(layer["mediaType"], content)
+    layers = [blob.json() if one == layer else one for one in manifest["layers"]]
+    data = json.dumps({**manifest, "layers": layers}).encode()
+    async with shared.registry.client() as client:
+        await client.put_blob(path, blob, [content])
+        await client.put_manifest(path, digest_of(data), data, manifest["mediaType"])
+    lock = shared.lock.with_images([image.model_copy(update={"digest": digest_of(data)})])
+    write(shared.folder / "other.lock.json", lock)
     shared.forget(WEATHER)
-    try:
-        file.write_bytes(before[:-1] + bytes([before[-1] ^ 1]))
-        ran = shared.run(tmp_path, "eval", shared.reference, "-o", "out.jsonl")
-        assert ran.returncode == 9, ran.stderr
-        assert "weather" in ran.stderr
-        assert not (tmp_path / "out.jsonl").exists()
-        found = shared.run(shared.folder, "verify", "images.lock.json", "--deep")
-        assert found.returncode == 9
-        assert f"{WEATHER} layer" in found.stderr and layer["digest"][:19] in found.stderr
-        file.unlink()
-        found = shared.run(
-            shared.folder, "verify", "images.lock.json"
-        )  # its size is asked for without --deep
-        assert found.returncode == 9 and f"{WEATHER} layer" in found.stderr
-    finally:
-        file.write_bytes(before)
+    file = shared.registry.blob_file(blob.digest)
+    file.write_bytes(content[:20] + bytes([content[20] ^ 1]) + content[21:])
+    locked = ("--locked", "--lock", "other.lock.json")
+    ran = shared.run(shared.folder, "eval", "weather", *locked, "-o", tmp_path / "out.jsonl")
+    assert ran.returncode == 9, ran.stderr
+    assert WEATHER in ran.stderr
+    assert not (tmp_path / "out.jsonl").exists()
+    found = shared.run(shared.folder, "verify", "other.lock.json", "--deep")
+    assert found.returncode == 9
+    assert f"{WEATHER} layer" in found.stderr and blob.digest[:19] in found.stderr
+    file.unlink()
+    found = shared.run(shared.folder, "verify", "other.lock.json")  # without --deep it is asked for its size
+    assert found.returncode == 9 and f"{WEATHER} layer" in found.stderr
 
 
 async def test_benchmark_whose_tag_was_moved_differs_from_its_pinned_reference(shared: Shared) -> None:
