@@ -7,6 +7,7 @@ An image that somebody gave a name of their own is theirs, and stays.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from gymctl.engine import Engine
 
 OWN_NAMES = "gymctl/"
+SHORTEST_TAG = 16
+"""Hexadecimal digits of `inputs` that nobody types by chance."""
 LOCKS = ("images.lock.json", "results/*/images.lock.json", "runs/*/images.lock.json")
 """Below the current folder: of the folder, and of its runs, which are to be run again."""
 
@@ -31,6 +34,9 @@ class HeldImage:
     tags: tuple[str, ...]
     digests: tuple[str, ...]
     """`repository@sha256:…` by which it was pulled."""
+    inputs: str
+    """sha256 of what it was made from, in hex; its tags are the beginning of it."""
+    platform: str
     base: str
     """The tag that it stands on."""
     tagged: str
@@ -42,7 +48,12 @@ class HeldImage:
 
     @property
     def is_named_by_others(self) -> bool:
-        return any(not name.startswith(OWN_NAMES) for name in self.tags)
+        """`gymctl push` gives it the name that it has in a registry, with the tag of ours."""
+        return any(not name.startswith(OWN_NAMES) and not self._is_pushed_as(name) for name in self.tags)
+
+    def _is_pushed_as(self, name: str) -> bool:
+        tag = name.rpartition(":")[2]
+        return len(tag) >= SHORTEST_TAG and self.inputs.startswith(tag)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,30 +67,31 @@ def held(engine: Engine) -> list[HeldImage]:
     rows = [row for row in engine.api.df()["Images"] or () if LABEL_INPUTS in (row.get("Labels") or {})]
     containers = engine.api.api.containers(all=True)
     used = {row["ImageID"] for row in containers}
-    return [_held(row, _tagged(row, engine), is_used=row["Id"] in used) for row in rows]
+    return [_held(row, _inspect(row, engine), is_used=row["Id"] in used) for row in rows]
 
 
-def _held(row: Mapping[str, Any], tagged: str, *, is_used: bool) -> HeldImage:
+def _held(row: Mapping[str, Any], found: Mapping[str, Any], *, is_used: bool) -> HeldImage:
     return HeldImage(
         id=row["Id"],
         tags=tuple(tag for tag in row.get("RepoTags") or () if tag != "<none>:<none>"),
         digests=tuple(one for one in row.get("RepoDigests") or () if not one.startswith("<none>@")),
+        inputs=row["Labels"][LABEL_INPUTS],
+        platform=f"{found.get('Os')}/{found.get('Architecture')}",
         base=row["Labels"].get(LABEL_BASE, ""),
-        tagged=tagged,
+        # Not when it was made: builds have fixed times.
+        tagged=str((found.get("Metadata") or {}).get("LastTagTime") or found.get("Created") or ""),
         is_used=is_used,
         own_size=max(0, int(row["Size"]) - max(0, int(row.get("SharedSize", 0)))),
     )
 
 
-def _tagged(row: Mapping[str, Any], engine: Engine) -> str:
-    """Not when it was made: builds have fixed times."""
+def _inspect(row: Mapping[str, Any], engine: Engine) -> Mapping[str, Any]:
     import docker.errors
 
     try:
-        found = engine.api.api.inspect_image(row["Id"])
+        return engine.api.api.inspect_image(row["Id"])
     except docker.errors.APIError:  # just removed by another command
-        return ""
-    return str((found.get("Metadata") or {}).get("LastTagTime") or found.get("Created") or "")
+        return {}
 
 
 def locked(folder: Path) -> frozenset[str]:
@@ -105,9 +117,9 @@ def unused(images: Iterable[HeldImage], kept: Collection[str], *, all_images: bo
     images = list(images)
     staying = {image.id for image in images if _stays(image, kept)}
     if not all_images:
-        newest: dict[str, HeldImage] = {}
+        newest: dict[tuple[str, str], HeldImage] = {}
         for image in sorted(images, key=lambda image: image.tagged):
-            newest |= dict.fromkeys((tag.rpartition(":")[0] for tag in image.tags), image)
+            newest |= dict.fromkeys(((tag.rpartition(":")[0], image.platform) for tag in image.tags), image)
         staying |= {image.id for image in newest.values()}
         staying |= {image.id for image in images if not image.tags and image.digests}
     by_tag = {tag: image for image in images for tag in image.tags}
@@ -142,7 +154,9 @@ def remove(image: HeldImage, engine: Engine) -> str | None:
         if set(now.get("RepoTags") or ()) - set(image.tags):
             return "it has just got another name"
         for name in (*image.tags, *image.digests) or (image.id,):
-            engine.api.api.remove_image(name, force=False, noprune=True)
+            # With its last tag an image loses the digests of that repository, and may be gone.
+            with suppress(docker.errors.ImageNotFound):
+                engine.api.api.remove_image(name, force=False, noprune=True)
     except docker.errors.ImageNotFound:
         return None
     except docker.errors.APIError as error:

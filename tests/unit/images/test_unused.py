@@ -13,6 +13,7 @@ from gymctl.images import lock
 from gymctl.images.unused import HeldImage, locked, unused
 
 BASE = "gymctl/base:1"
+INPUTS = "0123456789abcdef" * 4
 
 
 def image(
@@ -22,8 +23,9 @@ def image(
     base: str = BASE,
     digests: tuple[str, ...] = (),
     is_used: bool = False,
+    platform: str = "linux/amd64",
 ) -> HeldImage:
-    return HeldImage(f"sha256:{name}", tags, digests, base, tagged, is_used, 10)
+    return HeldImage(f"sha256:{name}", tags, digests, INPUTS, platform, base, tagged, is_used, 10)
 
 
 def going(*images: HeldImage, kept: Collection[str] = (), all_images: bool = False) -> dict[str, str]:
@@ -60,6 +62,19 @@ def test_used_named_by_others_and_locked_images_stay_even_with_all_images() -> N
     assert going(*images, kept={"sha256:locked"}, all_images=True) == {"free": "not used by a container"}
 
 
+def test_the_newest_is_told_for_each_platform() -> None:
+    arm = image("arm", "gymctl/agent-a:1", tagged="2026-01-01", platform="linux/arm64")
+    amd = image("amd", "gymctl/agent-a:2", tagged="2026-01-02")
+    assert going(arm, amd) == {}
+
+
+def test_the_name_in_a_registry_that_a_push_gave_is_ours() -> None:
+    pushed = image("pushed", "gymctl/agent-a:1", f"localhost:5000/team/agent-a:{INPUTS[:20]}")
+    newer = image("newer", "gymctl/agent-a:2", "localhost:5000/team/agent-a:x", tagged="2026-01-02")
+    assert going(pushed, newer) == {"pushed": "an older one, not used"}
+    assert going(newer, all_images=True) == {}, "x is a name that somebody gave"
+
+
 def test_lock_files_of_the_folder_and_of_its_runs_are_read(tmp_path: Path) -> None:
     def sha(text: str) -> str:
         return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
@@ -93,6 +108,8 @@ IMAGES = st.lists(
             st.sampled_from(["gymctl/a:1", "gymctl/a:2", "gymctl/b:1", "team/x:1", "python:3"]), unique=True
         ).map(tuple),
         digests=st.just(()),
+        inputs=st.just(INPUTS),
+        platform=st.just("linux/amd64"),
         base=st.sampled_from(["gymctl/a:1", "gymctl/b:1", "python:3"]),
         tagged=st.dates().map(str),
         is_used=st.booleans(),
