@@ -16,6 +16,7 @@ from pathlib import Path
 from gymctl.artefacts import content
 from gymctl.artefacts.descriptor import Manifest, digest_of
 from gymctl.paths import cache_dir
+from gymctl.runtime import cache
 
 
 def has(digest: str) -> bool:
@@ -31,6 +32,7 @@ def checked(digest: str) -> tuple[Path, content.Manifest]:
     if f"sha256:{found}" != digest:
         raise content.differs(file.name, digest.removeprefix("sha256:"), found, file.parent)
     config = Manifest(data, "").config(str(file))
+    cache.used(folder)
     return folder, content.check_folder(folder, config.digest.removeprefix("sha256:"))
 
 

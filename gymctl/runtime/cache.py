@@ -3,7 +3,8 @@
     envs/ sdk/        environments of local processes, and the container half of gymctl for them
     prepare/          packages of prepare scripts
     releases/         published packages that serve as search roots
-    …/                whatever else a part of gymctl keeps: each entry of a folder is a thing of its own
+    benchmarks/ …/    whatever else a part of gymctl keeps: each entry of a folder is a thing of its own, with
+                      the file `<name>.json` that says of some that they are whole
 
 Whoever uses an entry says so by its time (`used`), so that "not used for 30 days" can be told.
 """
@@ -25,6 +26,8 @@ from gymctl.runtime.disk import size_of
 HALF_MADE_DAYS = 1.0
 """An entry whose name begins with a dot is being made; after a day nobody is making it any more."""
 DAY = 86400.0
+BUSY_DAYS = 1 / 24
+"""A command that has just begun to use an entry still needs it, whatever is asked."""
 LOCK = "-lock"
 """How files end that only say who makes an entry."""
 
@@ -55,19 +58,28 @@ def entries(now: float | None = None) -> list[Entry]:
     now = time.time() if now is None else now
     found: list[Entry] = []
     for path in sorted(cache_dir().glob("*/*")):
+        is_part_of_another = path.suffix == ".json" and path.with_suffix("").is_dir()
+        if path.name.endswith(LOCK) or is_part_of_another:
+            continue
         with suppress(OSError):
             status = path.lstat()
-            if status.st_uid == os.getuid() and not path.name.endswith(LOCK):
+            if status.st_uid == os.getuid():
                 days = max(0.0, now - status.st_mtime) / DAY
-                found.append(Entry(path.parent.name, path, days, size_of(path)))
+                size = size_of(path) + (size_of(_beside(path)) if _beside(path).is_file() else 0)
+                found.append(Entry(path.parent.name, path, days, size))
     return found
+
+
+def _beside(path: Path) -> Path:
+    """The file that says of an entry that it is whole."""
+    return path.with_name(f"{path.name}.json")
 
 
 def old(found: list[Entry], days: float) -> Iterator[tuple[Entry, str]]:
     """Those that were not used for so many days or never finished, if no process uses them; and why."""
     told = _told_to_processes()
     for entry in found:
-        is_old = entry.days >= days
+        is_old = entry.days >= max(days, BUSY_DAYS)
         if entry.is_half_made:
             is_old = entry.days >= HALF_MADE_DAYS and not is_locked(entry.path)
         if is_old and str(entry.path).encode() not in told:
@@ -91,6 +103,7 @@ def remove(entry: Entry) -> str | None:
         return "a command uses it"
     aside = entry.path.with_name(f".{entry.path.name}.removed-{os.getpid()}")
     try:
+        _beside(entry.path).unlink(missing_ok=True)
         entry.path.rename(aside)
         shutil.rmtree(aside) if aside.is_dir() and not aside.is_symlink() else aside.unlink()
     except OSError as error:

@@ -43,7 +43,7 @@ def test_what_was_not_used_for_a_while_is_old_and_use_makes_it_young(folder: Pat
     assert {one.size for one in cache.entries()} == {8192}
     cache.used(ancient)
     assert old(30) == {"x-1.0": "not used for 50 days"}
-    assert set(old(0)) == {"young", "ancient", "x-1.0"}
+    assert set(old(0)) == {"young", "x-1.0"}, "what was used within the hour stays"
 
 
 def test_what_was_never_finished_goes_after_a_day_unless_somebody_holds_it(folder: Path) -> None:
@@ -70,3 +70,17 @@ def test_what_is_removed_is_gone_and_what_is_held_stays(folder: Path) -> None:
     for _ in _locked(held):
         assert cache.remove(other) == "a command uses it"
     assert [path.name for path in (folder / "envs").iterdir()] == ["b"]
+
+
+def test_a_benchmark_and_the_file_that_says_it_is_whole_are_one_entry(folder: Path) -> None:
+    one = made(folder, "benchmarks/abc", 40)
+    (folder / "benchmarks" / "abc.json").write_text("{}")
+    alone = folder / "sbom" / "x.json"
+    alone.parent.mkdir()
+    alone.write_text("{}")
+    os.utime(alone, (1, 1))
+    assert set(old(30)) == {"abc", "x.json"}
+    for entry in cache.entries():
+        assert cache.remove(entry) is None
+    assert not one.exists()
+    assert not any(path.is_file() for path in folder.rglob("*"))
