@@ -53,7 +53,7 @@ def command(
 
         told = reporter(console)
         config = load(replace(selection, model_type=None))
-        engine = await asyncio.to_thread(Engine.connect)
+        engine = await asyncio.to_thread(Engine.connect, config.settings.build.platform)
         ready = await made(config, selection, engine, told, extra=cassettes)
         file = output or Path(f"{ready.content.name}{SUFFIX}")
         size = await bundle(ready.content, ready.lock, engine, file, told)

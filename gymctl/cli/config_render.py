@@ -70,7 +70,7 @@ async def _facts(config: Config) -> tuple[Pythons, Engine | None, str]:
     if not await asyncio.to_thread(engine.answers):
         return without_id, None, f"no engine answers: {inexact}; no start_interval, which old ones refuse"
     try:
-        found = await asyncio.to_thread(engine.Engine.connect)
+        found = await asyncio.to_thread(engine.Engine.connect, config.settings.build.platform)
     except PrerequisiteError as error:
         return without_id, None, f"{error.what}: {inexact}; no start_interval, which old ones refuse"
     python = await base.held(config, found)

@@ -107,7 +107,7 @@ async def _push(selection: Selection, asked: _Asked, console: Console) -> dict[s
 
     telling = reporter(console)
     config = load(replace(selection, model_type=None))
-    engine = await asyncio.to_thread(Engine.connect)
+    engine = await asyncio.to_thread(Engine.connect, config.settings.build.platform)
     async with Registry(asked.place.host, plain_http=asked.plain_http) as registry:
         await registry.greet()  # a login that is missing is told before anything is built
         ready = await made(config, selection, engine, telling)

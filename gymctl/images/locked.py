@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from gymctl import __version__
 from gymctl.config.model import Config
 from gymctl.engine import Engine
 from gymctl.errors import EngineError, GymctlError, IntegrityError, PrerequisiteError
@@ -22,6 +23,7 @@ from gymctl.programs import Finished
 
 PARALLEL_PULLS = 3
 """The engine itself fetches three layers at a time."""
+_OR_BUILD = ", or `gymctl build` to build and lock what is there now"
 SHOWN = 12
 """Hex digits of a digest that messages show."""
 
@@ -131,13 +133,14 @@ def _doubt(
         return None
     if plan.kind == "base":
         what = f"gymctl's own part of {plan.source} is not the locked one"
-        hint = f"the lock was written with gymctl {source.lock.gymctl or 'of another version'}: use that one"
+        hint = f"use the gymctl that wrote the lock ({source.lock.gymctl or 'it does not say which'})"
+        if source.lock.gymctl == __version__:
+            hint = "gymctl's own files were edited since"
     else:
         what = f"the folder of {plan.source} is not the locked one"
         hint = "go back to the files that were locked"
     expected, seen = _short(image.context), _short(plan.context_digest)
-    hint += ", or `gymctl build` to build and lock what is there now"
-    return IntegrityError(f"{what}: locked {expected}, found {seen}", where=where, hint=hint)
+    return IntegrityError(f"{what}: locked {expected}, found {seen}", where=where, hint=f"{hint}{_OR_BUILD}")
 
 
 def _held(engine: Engine, need: _Need) -> str | None:
@@ -231,9 +234,11 @@ def _refuse(problems: Sequence[GymctlError], source: Source) -> None:
     if len(problems) == 1:
         raise first
     details = [line for one in problems for line in (one.what, *(f"  {more}" for more in one.details))]
-    hints = dict.fromkeys(one.hint for one in problems if one.hint)
+    hints = [one.hint for one in problems if one.hint]
+    plain = dict.fromkeys(hint.removesuffix(_OR_BUILD) for hint in hints)
+    hint = "; ".join(plain) + (_OR_BUILD if any(hint.endswith(_OR_BUILD) for hint in hints) else "")
     what = f"{len(problems)} images are not as locked"
-    raise type(first)(what, where=source.where, details=details, hint="; ".join(hints) or None)
+    raise type(first)(what, where=source.where, details=details, hint=hint or None)
 
 
 def _used(lock: Lock, needs: Sequence[_Need]) -> Lock:

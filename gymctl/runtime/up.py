@@ -112,9 +112,10 @@ async def bring_up(
         if use is None:
             used.sign("up")
         known = state.load(paths)
+        platform = config.settings.build.platform
         if launcher is None and locked_by is not None:
-            launcher = await locked(choice, locked_by)
-        launcher = launcher or await choose(choice, reporter, paths, known)
+            launcher = await locked(choice, locked_by, platform)
+        launcher = launcher or await choose(choice, reporter, paths, known, platform)
         previous = await asyncio.to_thread(_previous, known, paths, launcher.name)
         if previous is not None and previous.runtime != launcher.name:
             raise PrerequisiteError(
@@ -147,7 +148,11 @@ def use_of(project: str, base: Path | None = None) -> lock.Use:
 
 
 async def choose(
-    choice: RuntimeChoice, reporter: Reporter, paths: ProjectPaths, known: ProjectState | None
+    choice: RuntimeChoice,
+    reporter: Reporter,
+    paths: ProjectPaths,
+    known: ProjectState | None,
+    platform: str | None = None,
 ) -> Launcher:
     """As asked; for `auto` what the project already runs in, else containers where an engine answers, else
     local processes, said aloud."""
@@ -164,10 +169,10 @@ async def choose(
         return _process()
     from gymctl.runtime.compose import ComposeLauncher
 
-    return ComposeLauncher(await asyncio.to_thread(engine.Engine.connect))
+    return ComposeLauncher(await asyncio.to_thread(engine.Engine.connect, platform))
 
 
-async def locked(choice: RuntimeChoice, lock_file: Path) -> Launcher:
+async def locked(choice: RuntimeChoice, lock_file: Path, platform: str | None = None) -> Launcher:
     """Containers of the images in a lock. Raises UsageError: asked to run without containers;
     PrerequisiteError: no engine answers; IntegrityError: there is no such lock, or it is broken."""
     if choice == "process":
@@ -182,7 +187,7 @@ async def locked(choice: RuntimeChoice, lock_file: Path) -> Launcher:
     from gymctl.runtime.compose import ComposeLauncher
 
     source = Source(read(lock_file), str(lock_file))
-    return ComposeLauncher(await asyncio.to_thread(Engine.connect), source)
+    return ComposeLauncher(await asyncio.to_thread(Engine.connect, platform), source)
 
 
 def has_new_servers(config: Config, previous: RunningProject | None) -> bool:

@@ -218,7 +218,7 @@ class GymStack:
 
     async def _up(self) -> None:
         config = await asyncio.to_thread(load, self._selection, cwd=self._folder)
-        engine = await asyncio.to_thread(Engine.connect)
+        engine = await asyncio.to_thread(Engine.connect, config.settings.build.platform)
         # A name of its own, within the length that Compose takes, for two uses at once.
         self._config = replace(config, project=f"{config.project[:50]}-{secrets.token_hex(4)}")
         launcher = _Launcher(engine)

@@ -161,7 +161,7 @@ async def test_another_gymctl_is_refused_and_the_right_one_named() -> None:
     error = await refused(config(), source, Engine(digest("base")))
     assert isinstance(error, IntegrityError)
     assert "gymctl's own part of Dockerfile.base is not the locked one" in error.what
-    assert "written with gymctl 0.0.7" in str(error.hint)
+    assert "use the gymctl that wrote the lock (0.0.7)" in str(error.hint)
 
 
 async def test_several_problems_are_told_together(tmp_path: Path) -> None:
