@@ -100,9 +100,10 @@ def _image(name: str, seen: ServerSeen, look: InspectedId) -> Finding:
 def _engine() -> InspectedId | None:
     from gymctl import engine
 
-    if not engine.answers():
+    try:
+        return engine.Engine.connect().image_id if engine.answers() else None
+    except GymctlError:  # one that is too old, or lacks Compose
         return None
-    return engine.Engine.connect().image_id
 
 
 def _versions(told: Passport) -> Finding:

@@ -24,7 +24,7 @@ from typing import Any
 
 from gymctl.contract.rollout import ATTEMPT_INDEX, FAILURE_CLASS, JOIN_KEY, NO_PERSIST, Row, rollout_key
 from gymctl.paths import RunPaths
-from gymctl.rollouts import journal, lines, passport, place, seal
+from gymctl.rollouts import altered, journal, lines, passport, place, seal
 from gymctl.rollouts.attempts import AttemptPolicy, again
 from gymctl.rollouts.encoding import dumps, loads
 from gymctl.rollouts.expand import rollout_id
@@ -175,12 +175,20 @@ class RunStore:
             }
         )
 
+    @property
+    def _lacks_only_its_seal(self) -> bool:
+        """An earlier session made everything and was killed at its very end."""
+        told = self.passport
+        is_ours = told is not None and told.seal is None and told.schema_version == passport.SCHEMA
+        is_whole = is_ours and not self.is_new and not self.owed and self.paths.passport.exists()
+        return is_whole and not altered.altered(self.paths)
+
     def seal(self) -> None:
         """Say in the passport what all files of the run are; when nothing is written to them any more.
 
         Reads them once. RunError: the disk is full.
         """
-        if self._journal is None or self.passport is None:
+        if self.passport is None or (self._journal is None and not self._lacks_only_its_seal):
             return  # nothing was begun, so an older seal holds
         self.passport = self.passport.model_copy(update=self.returned.fields())
         try:

@@ -65,7 +65,7 @@ def _facts(engine: Engine, row: Container) -> ServerFacts:
     try:
         known: Mapping[str, Any] = engine.api.api.inspect_container(row.id)
         image: Mapping[str, Any] = engine.api.api.inspect_image(known["Image"])
-    except docker.errors.NotFound:
+    except (docker.errors.DockerException, OSError):  # gone, or an engine in trouble: others tell of it
         return ServerFacts(InForce(), image=row.image)
     return ServerFacts(
         limits=_limits(engine, row.id),
@@ -79,7 +79,7 @@ def _facts(engine: Engine, row: Container) -> ServerFacts:
 def _limits(engine: Engine, container: str) -> InForce:
     """By its own files; with Python where the image has no shell."""
     for command in _READERS:
-        with suppress(docker.errors.APIError):
+        with suppress(docker.errors.DockerException, OSError):  # stopped meanwhile, or too slow to answer
             made = engine.api.api.exec_create(container, list(command), stderr=False)
             output: bytes = engine.api.api.exec_start(str(made["Id"]))
             found = inforce.parsed(output.decode("utf-8", "replace"))

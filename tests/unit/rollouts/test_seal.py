@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from gymctl.metrics.tally import Tally
 from gymctl.paths import RunPaths
-from gymctl.rollouts import passport, seal
+from gymctl.rollouts import history, passport, seal
 from gymctl.rollouts.passport import Identity, ServerSeen, Surroundings
 from gymctl.rollouts.store import RunStore
 
@@ -38,8 +39,9 @@ async def made(folder: Path) -> RunStore:
     store.begin()
     answer = {"model": "luna-4-0613", "system_fingerprint": "fp_1"}
     for row in ROWS:
-        store.sent(row, f"{row['_ng_task_index']}-0", "e")
-        await store.append({**row, "reward": 1.0, "response": answer})
+        name = f"{row['_ng_task_index']}-0"
+        store.sent(row, name, "e")
+        await store.append({**row, "reward": 1.0, "response": answer, "gymctl_rollout_id": name})
     store.write_aggregate(b"[]")
     return store
 
@@ -114,3 +116,53 @@ def test_a_passport_of_schema_1_is_read(tmp_path: Path) -> None:
     found = passport.read(path)
     assert found is not None and found.seal is None and found.servers == {}
     assert found.images == old["images"]
+
+
+async def test_a_run_that_was_killed_before_its_seal_gets_it_from_the_same_command(tmp_path: Path) -> None:
+    store = await made(tmp_path)
+    store.close()
+    again = gone_on_with(store)
+    again.seal()
+    again.close()
+    found = passport.read(store.paths.passport)
+    assert found is not None and found.seal is not None and found.models_returned == {"luna-4-0613": 4}
+    sealed = store.paths.passport.read_bytes()
+    once_more = gone_on_with(store)
+    once_more.seal()
+    once_more.close()
+    assert store.paths.passport.read_bytes() == sealed, "a seal that is there is not made anew"
+
+
+async def test_lines_that_were_edited_are_not_sealed(tmp_path: Path) -> None:
+    store = await made(tmp_path)
+    store.close()
+    rollouts = store.paths.rollouts
+    rollouts.write_bytes(rollouts.read_bytes().replace(b"1.0", b"0.0", 1))
+    again = gone_on_with(store)
+    again.seal()
+    again.close()
+    found = passport.read(store.paths.passport)
+    assert found is not None and found.seal is None
+
+
+async def test_a_run_that_was_changed_on_purpose_is_sealed_again(tmp_path: Path) -> None:
+    store = await made(tmp_path)
+    store.seal()
+    store.close()
+    store.paths.rollouts.write_bytes(store.paths.rollouts.read_bytes() + b"{}\n")
+    seal.renew(store.paths, ["gymctl", "reverify", "--append"])
+    found = passport.read(store.paths.passport)
+    assert found is not None and found.seal is not None
+    assert found.seal.files["rollouts"] == seal.sha256(store.paths.rollouts)
+    assert found.continued[-1].command == ["gymctl", "reverify", "--append"]
+    assert seal.is_as_sealed(store.paths.passport.read_bytes())
+
+
+def gone_on_with(store: RunStore) -> RunStore:
+    """The store of a session that finds everything made."""
+    found = passport.read(store.paths.passport)
+    assert found is not None
+    again = RunStore(store.paths)
+    past = history.read(store.paths, again.policy, Tally(repeats=1), {task: 1 for task in range(4)})
+    again.go_on(found, past, 0)
+    return again
