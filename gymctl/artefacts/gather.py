@@ -299,22 +299,27 @@ def _texts(value: Any, key: str) -> Iterator[tuple[str, str]]:
         yield key, value
 
 
+_DEFAULT = re.compile(r"\$\{oc\.env:\w+,\s*['\"]?([^}'\"]+)")
 _LOOKS_SECRET = re.compile(r"(?=.*\d)(?=.*[A-Za-z])\S{12,}")
 
 
 def _secrets(config: Config, packed: list[str], tree: _Tree) -> frozenset[str]:
     """Values to look for. What the packed files say themselves under a key such as `score_key` may be a plain
-    word, so of those only what looks like a secret."""
+    word, and so may the default of `${oc.env:NAME,default}`: of those only what looks like a secret."""
     own: set[str] = set()
+    defaults: set[str] = set()
     for place in packed:
         path = tree.files[place].path
         if path is not None:
-            own |= masking.secrets_of(read(path, place).values)
+            values = read(path, place).values
+            own |= masking.secrets_of(values)
+            texts = (text for _, text in _texts(values, ""))
+            defaults |= {match[1].strip() for text in texts for match in _DEFAULT.finditer(text)}
     env_file = tree.roots.find(ENV_FILE)
     private = (
         masking.secrets_of(read(env_file, ENV_FILE).values) if env_file is not None else frozenset[str]()
     )
-    doubtful = {value for value in own - private if not _LOOKS_SECRET.fullmatch(value)}
+    doubtful = {value for value in (own | defaults) - private if not _LOOKS_SECRET.fullmatch(value)}
     return frozenset((config.secrets | own | private) - doubtful)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gymctl.artefacts import content as contents
+from gymctl.artefacts import kept
 from gymctl.artefacts.content import Content, Item
 from gymctl.artefacts.gather import gather
 from gymctl.config.load import load
@@ -198,6 +199,9 @@ def test_secret_of_env_yaml_is_refused_by_the_name_of_its_file(folder: Path, pla
 def test_key_in_the_config_itself_is_refused_and_a_plain_word_is_not(folder: Path) -> None:
     write(folder, "benchmarks/tool/config.yaml", SERVER.format(rows=ROWS, extra="score_key: correctness"))
     assert packed()
+    extra = "search_api_key: ${{oc.env:GYMCTL_TEST_UNSET,MISSING}}".replace("{{", "{").replace("}}", "}")
+    write(folder, "benchmarks/tool/config.yaml", SERVER.format(rows=ROWS, extra=extra))
+    assert packed()
     extra = "search_api_key: sk-planted-1234567"
     write(folder, "benchmarks/tool/config.yaml", SERVER.format(rows=ROWS, extra=extra))
     with pytest.raises(ConfigError, match=r"benchmarks/tool/config\.yaml"):
@@ -262,3 +266,13 @@ def test_file_that_changes_while_it_is_packed_is_noticed(tmp_path: Path) -> None
     path.write_text("after!")
     with pytest.raises(IntegrityError, match="changed while"):
         list(item.chunks())
+
+
+def test_unpacked_benchmarks_of_root_lie_where_the_user_of_a_container_can_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    digest = f"sha256:{'0' * 64}"
+    monkeypatch.setenv("XDG_CACHE_HOME", "/root/.cache")
+    assert kept.places(digest)[1] == Path(f"/var/cache/gymctl/benchmarks/{'0' * 64}")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/home/someone/.cache")
+    assert kept.places(digest)[1] == Path(f"/home/someone/.cache/gymctl/benchmarks/{'0' * 64}")
