@@ -54,6 +54,13 @@ def command(
         Path | None,
         typer.Option("--sbom", metavar="DIR", help="Write what is in each image to <name>.cdx.json here."),
     ] = None,
+    lock_requirements: Annotated[
+        bool,
+        typer.Option(
+            "--lock-requirements",
+            help="Build nothing; write requirements.lock, with hashes, into the folders of these servers.",
+        ),
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="JSON instead of a line for each image.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only errors and warnings.")] = False,
 ) -> None:
@@ -67,16 +74,19 @@ def command(
 
     console = Console(is_quiet=quiet)
     asked = Asked(lock, platforms.chosen(platform), no_cache, check_reproducible, json, sbom)
-    config = _config(chosen, console)
+    config = _config(chosen, console, with_models=not lock_requirements)
 
     async def main(_: Interrupts) -> None:
-        await _Build(asked, config, console).run()
+        if lock_requirements:
+            await _lock_requirements(config, console, is_json=json)
+        else:
+            await _Build(asked, config, console).run()
 
     interrupts.run(main, console.insist)
 
 
-def _config(chosen: flags.Chosen, console: Console) -> Config:
-    """What is selected, as the servers whose images are wanted."""
+def _config(chosen: flags.Chosen, console: Console, *, with_models: bool) -> Config:
+    """What is selected, as the servers whose images are wanted. with_models: also those that nobody named."""
     from gymctl.config.load import load
     from gymctl.images import selection as images
 
@@ -92,7 +102,7 @@ def _config(chosen: flags.Chosen, console: Console) -> Config:
         console.insist(f"warning: {warning}")
     if not is_config:
         return images.with_images_of(replace(config, servers={}), servers)
-    return images.with_images_of(config, [*servers, *images.model_servers()])
+    return images.with_images_of(config, [*servers, *(images.model_servers() if with_models else ())])
 
 
 def _without_servers(chosen: flags.Chosen) -> tuple[flags.Chosen, list[ServerFolder]]:
@@ -113,6 +123,26 @@ def _without_servers(chosen: flags.Chosen) -> tuple[flags.Chosen, list[ServerFol
             servers += found
             tokens.remove(word)
     return flags.Chosen({**chosen.given, "tokens": tokens}), servers
+
+
+async def _lock_requirements(config: Config, console: Console, *, is_json: bool) -> None:
+    from gymctl.images import requirements
+    from gymctl.images.selection import is_ours_to_lock
+
+    folders = {block.folder.resolve(): block for block in config.servers.values() if is_ours_to_lock(block)}
+    locked: dict[str, int] = {}
+    for folder, block in folders.items():
+        console.transient(f"locking {block.implementation}")
+        count = await requirements.write(folder, config.settings.build)
+        if count is not None:
+            locked[str(folder / requirements.FILE)] = count
+    if is_json:
+        console.json([{"file": file, "packages": count} for file, count in locked.items()])
+        return
+    for file, count in locked.items():
+        console.data(f"{file}  {count} packages")
+    if not locked:
+        console.say("these servers add no packages to the base")
 
 
 @dataclass

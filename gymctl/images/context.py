@@ -19,8 +19,8 @@ SDK_PACKAGES = ("contract", "metrics", "servers")
 SDK_LEFT_OUT = ("metrics/exporters",)
 
 FIXED_TIME = 1754697600
-"""When every image and what is copied into it was made, as far as they say; seconds since 1970. Else no two
-builds of one image were equal. scripts/fixed_times.sh has it too."""
+"""When every image was made, as far as it says; seconds since 1970. Else no two builds of one image were
+equal. scripts/fixed_times.sh has it too."""
 
 # Never part of an image: tests, caches, environments, and files that hold a user's keys.
 _LEFT_OUT = (
@@ -67,8 +67,8 @@ class Context:
         return total.hexdigest()
 
     def copy_to(self, target: Path) -> None:
-        """Write the files below `target`, readable by any user (a checkout may come from umask 077), all with
-        one time: a COPY takes it into the image."""
+        """Write the files below `target`, readable by any user (a checkout may come from umask 077), with
+        times that depend on nothing but their content: a COPY takes them into the image."""
         target.mkdir(parents=True, exist_ok=True)
         for place, file in self.files.items():
             copy = target / place
@@ -79,13 +79,21 @@ class Context:
                 made.chmod(0o755)
             shutil.copyfile(file, copy)
             copy.chmod(_mode(file))
-        folders = {parent for place in self.files for parent in PurePosixPath(place).parents}
-        for place in (*self.files, *folders):
-            os.utime(target / place, (FIXED_TIME, FIXED_TIME))
+            os.utime(copy, ns=(_time_of(copy), _time_of(copy)))
+        for folder in {parent for place in self.files for parent in PurePosixPath(place).parents}:
+            os.utime(target / folder, (FIXED_TIME, FIXED_TIME))
 
 
 def _mode(file: Path) -> int:
     return 0o755 if file.stat().st_mode & 0o100 else 0o644
+
+
+def _time_of(file: Path) -> int:
+    """Nanoseconds since 1970, before FIXED_TIME. Another one for other content: BuildKit takes a file of the
+    same place, size and time as in the last context that it was sent, of whichever image, for that file."""
+    with file.open("rb") as stream:
+        number = int.from_bytes(hashlib.file_digest(stream, "sha256").digest()[:8], "big")
+    return FIXED_TIME * 10**9 - number % 10**17  # three years
 
 
 def _sorted(files: Iterator[tuple[str, Path]]) -> Context:

@@ -17,6 +17,16 @@ _MOUNTS = re.compile(r"--mount=\S+\s*")
 _EXIT_CODE = re.compile(r"did not complete successfully: (exit code: \d+)")
 _HINTS = (
     (
+        re.compile(r"Hash mismatch", re.I),
+        "the index has another file than the one that requirements.lock names; if that is right:"
+        " `gymctl build NAME --lock-requirements`",
+    ),
+    (
+        re.compile(r"because the network was disabled", re.I),
+        "requirements.lock does not go with the packages of this gymctl's base:"
+        " `gymctl build NAME --lock-requirements`",
+    ),
+    (
         re.compile(r"certificate|UnknownIssuer|CERTIFICATE_VERIFY_FAILED", re.I),
         "builds do not trust this network's certificate: GYMCTL_CA_BUNDLE=<PEM file>, or `build.ca_bundle`",
     ),

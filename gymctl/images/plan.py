@@ -22,6 +22,7 @@ from gymctl.config.families import Family
 from gymctl.config.model import Config, ServerBlock
 from gymctl.contract.servers import ServerKind
 from gymctl.errors import ConfigError
+from gymctl.images import requirements
 from gymctl.images.context import Context, base_context, server_context
 from gymctl.paths import bundled
 
@@ -207,7 +208,7 @@ def inputs_hash(parent: str, dockerfile: Dockerfile, context_digest: str) -> str
 
 
 def server_dockerfile(context: Context) -> Dockerfile:
-    """The folder's own Dockerfile, or the template for its requirement files."""
+    """The folder's own Dockerfile, or the template for its requirement files and their lock."""
     if "Dockerfile" in context.files:
         return Dockerfile(context.files["Dockerfile"].read_text("utf-8", "replace"))
     template = (bundled() / "templates" / "Dockerfile.server").read_text("utf-8")
@@ -216,14 +217,13 @@ def server_dockerfile(context: Context) -> Dockerfile:
     }
     if "requirements.txt" in texts:
         texts.pop("pyproject.toml", None)
-    texts = {name: text for name, text in texts.items() if not _is_empty(text)}
+    texts = {name: text for name, text in texts.items() if requirements.says_something(text)}
     whole_folder = any(
         (_REFERS_TO_FILES if name.endswith(".txt") else _PROJECT_NEEDS_ITSELF).search(text)
         for name, text in texts.items()
     )
     installs = [(name, _INSTALLS[name]) for name in texts]
+    if requirements.locked_in(context):
+        met = [(name, f"--offline {options}") for name, options in installs if options == _CONSTRAINED]
+        installs = [(requirements.FILE, requirements.INSTALL), *met]
     return Dockerfile(template, {"installs": installs, "whole_folder": whole_folder})
-
-
-def _is_empty(requirements: str) -> bool:
-    return all(not line.strip() or line.lstrip().startswith("#") for line in requirements.splitlines())

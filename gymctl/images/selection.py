@@ -66,6 +66,15 @@ def with_images_of(config: Config, more: Sequence[ServerFolder]) -> Config:
     return replace(config, servers={**blocks, **added})
 
 
+def is_ours_to_lock(block: ServerBlock) -> bool:
+    """Whether a requirements.lock may be written into its folder: not into one of the installation that a
+    benchmark only happens to use."""
+    is_named = block.name == f"{block.kind}/{block.implementation}"
+    return block.family == "gymctl" and (
+        is_named or not block.folder.resolve().is_relative_to(bundled().resolve())
+    )
+
+
 def _found(place: str, roots: SearchRoots) -> Iterator[Path]:
     folder = roots.find(place)
     if folder is not None and is_server(folder):

@@ -27,6 +27,7 @@ from pathlib import Path
 from gymctl.config.model import Config
 from gymctl.errors import EngineError
 from gymctl.images import failure
+from gymctl.images import requirements as locks
 from gymctl.images.context import sdk_context, server_context
 from gymctl.images.secrets import BuildSecrets
 from gymctl.paths import bundled, cache_dir
@@ -51,6 +52,8 @@ class Recipe:
     lock: Path
     requirements: Path | None = None
     no_dependencies: Path | None = None
+    hashed: Path | None = None
+    """The server's requirements.lock: then it alone is installed."""
     folder: Path | None = None
     """The server's, where a requirement is a path in it: its content then belongs to the key."""
 
@@ -59,7 +62,7 @@ class Recipe:
         total = hashlib.sha256()
         python = (SCHEME, platform.python_version(), platform.machine(), sys.base_prefix)
         total.update("\0".join(python).encode())
-        for file in (self.lock, self.requirements, self.no_dependencies):
+        for file in (self.lock, self.requirements, self.no_dependencies, self.hashed):
             total.update(b"\0" + (b"" if file is None else file.read_bytes()))
         if self.folder is not None:
             total.update(f"\0{self.folder}\0{server_context(self.folder).digest()}".encode())
@@ -89,6 +92,7 @@ def recipes(config: Config) -> list[Recipe]:
                 lock=lock,
                 requirements=requirements if _says_something(requirements) else None,
                 no_dependencies=no_dependencies if _says_something(no_dependencies) else None,
+                hashed=locks.locked(block.folder) if block.family == "gymctl" else None,
                 folder=block.folder if _names_a_path(requirements, no_dependencies) else None,
             )
         )
@@ -189,16 +193,19 @@ async def _build(target: Path, recipe: Recipe, network: BuildSecrets, redacted: 
         ("venv", "--relocatable", "--no-python-downloads", "--python", sys.executable, str(temporary)),
         (*install, "--require-hashes", "-r", str(recipe.lock)),
     ]
+    if recipe.hashed is not None:
+        steps.append((*install, *locks.INSTALL.split(), "-r", str(recipe.hashed)))
     if recipe.requirements is not None:
-        steps.append((*install, "-r", str(recipe.requirements)))
-    if recipe.no_dependencies is not None:
+        is_met = ("--offline",) if recipe.hashed is not None else ()
+        steps.append((*install, *is_met, "-r", str(recipe.requirements)))
+    if recipe.hashed is None and recipe.no_dependencies is not None:
         steps.append((*install, "--no-deps", "-r", str(recipe.no_dependencies)))
     try:
         for step in steps:
             # In the cache's folder: a uv.toml or pyproject.toml of the user's folder must not decide this.
             # Where a requirement is a path, it is meant from the server's folder, as in an image.
             done = await run_command(
-                (_uv(), "--no-progress", *step),
+                (locks.uv(), "--no-progress", *step),
                 environ=environ,
                 cwd=recipe.folder or target.parent,
                 secrets={*redacted, *network.values},
@@ -235,12 +242,6 @@ def _failed(recipe: Recipe, done: Finished) -> EngineError:
 
 def _whose(recipe: Recipe) -> str:
     return ", ".join(f"`{name}`" for name in recipe.servers) or "the head"
-
-
-def _uv() -> str:
-    import uv
-
-    return uv.find_uv_bin()
 
 
 @contextlib.asynccontextmanager

@@ -192,11 +192,20 @@ def test_the_dockerfiles_write_no_time_of_day(tmp_path: Path) -> None:
         assert "--compile-bytecode" not in text, "its bytes depend on which worker gets which file"
 
 
-def test_images_their_files_and_their_scripts_have_one_time(tmp_path: Path) -> None:
-    context = server_context(server(tmp_path / "weather"))
-    context.copy_to(tmp_path / "copy")
-    times = {file.stat().st_mtime for file in (tmp_path / "copy", tmp_path / "copy" / "app.py")}
-    assert times == {FIXED_TIME}
+def test_the_time_of_a_staged_file_is_another_one_only_with_other_content(tmp_path: Path) -> None:
+    """BuildKit does not look into a file whose place, size and time are those of the last context."""
+    times: list[int] = []
+    for name, text in (("one", "app = 1"), ("two", "app = 2"), ("three", "app = 1")):
+        server_context(server(tmp_path / name, app_py=text)).copy_to(tmp_path / "staged" / name)
+        times.append((tmp_path / "staged" / name / "app.py").stat().st_mtime_ns)
+        assert (tmp_path / "staged" / name).stat().st_mtime == FIXED_TIME
+    assert times[0] == times[2]
+    assert times[0] != times[1]
+    assert max(times) < FIXED_TIME * 10**9
+
+
+def test_images_and_the_scripts_in_them_have_one_time(tmp_path: Path) -> None:
+    server(tmp_path / "weather")
     assert f":-{FIXED_TIME}}}" in (plans.bundled() / "scripts" / "fixed_times.sh").read_text()
     image = plan_server(tmp_path / "weather", "resources_servers", "weather", "gymctl/base:1")
     assert f"SOURCE_DATE_EPOCH={FIXED_TIME}" in command(image, ENGINE, tmp_path, [])
