@@ -20,6 +20,7 @@ from gymctl.images import base as base_image
 from gymctl.images.build import ensure
 from gymctl.images.locking import lock_of
 from gymctl.images.plan import plan_base, plan_servers
+from gymctl.images.sbom import sbom
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(300)]
 
@@ -75,12 +76,16 @@ async def test_a_build_behind_the_walls_keeps_nothing_of_them(
 
     python = await base_image.choose(config, engine, reporter)
     plans = [plan_base(python), *plan_servers(config, base.base)]
+    bill = (await sbom(engine, str(engine.image_id(images["walled"])), "walled")).decode()
+    assert "walled" in bill
+    assert walls.version in bill
     saved = tmp_path / "saved.tar"
     docker("save", "--output", str(saved), images["walled"])
     told = "\n".join(
         (
             *(docker(*look, images["walled"]) for look in (("history", "--no-trunc"), ("inspect",))),
             lock_of(plans, engine).text(),
+            bill,
             "\n".join([*reporter.steps, *reporter.said]),
         )
     )
