@@ -41,6 +41,7 @@ DOCKER = "manifest.json"
 OTHERS = ("README.md", SUMS, INDEX, "load.sh", DOCKER, "oci-layout")
 """All files but the blobs."""
 
+LOADED = "gymctl-bundle/"
 OCI = "application/vnd.oci.image"
 REF = "org.opencontainers.image.ref.name"
 CONTAINERD = "io.containerd.image.name"
@@ -93,7 +94,18 @@ class PackedImage:
 
     @property
     def reference(self) -> str:
-        return f"{self.locked.repository}:{self.locked.tag}"
+        return reference(self.locked)
+
+
+def reference(image: LockedImage) -> str:
+    """What an engine calls the image once it is loaded. Never a name that a build looks for: an image out of
+    somebody's file must not take the place of one that was built here."""
+    return f"{LOADED}{image.repository.rsplit('/', 1)[-1]}:{image.id[7:27]}"
+
+
+def full_reference(image: LockedImage) -> str:
+    """With its registry, as containerd wants it."""
+    return f"docker.io/{reference(image)}"
 
 
 def files(content: Content, images: Sequence[PackedImage]) -> dict[str, Source]:
@@ -140,7 +152,11 @@ def _image(image: PackedImage, blobs: _Blobs) -> Iterator[dict[str, Any]]:
         "config": blobs.add(Item.made(image.saved.config), f"{OCI}.config.v1+json").json(),
         "layers": [blobs.add(layer, layer.media_type).json() for layer in image.saved.layers],
     }
-    names = {REF: image.locked.tag, CONTAINERD: _full(image.reference), NAME: image.locked.name}
+    names = {
+        REF: image.reference.partition(":")[2],
+        CONTAINERD: full_reference(image.locked),
+        NAME: image.locked.name,
+    }
     subject = blobs.add(Item.made(canonical(manifest)), OCI_MANIFEST)
     yield {**replace(subject, annotations=names).json(), "platform": _platform(image.locked.platform)}
     bill = manifest_bytes(
@@ -168,13 +184,6 @@ def _docker(image: PackedImage) -> Mapping[str, Any]:
         "RepoTags": [image.reference],
         "Layers": [BLOBS + layer.sha256 for layer in image.saved.layers],
     }
-
-
-def _full(reference: str) -> str:
-    """With its registry, as containerd wants it."""
-    first, _, rest = reference.partition("/")
-    has_host = rest and ("." in first or ":" in first or first == "localhost")
-    return reference if has_host else f"docker.io/{reference if rest else f'library/{reference}'}"
 
 
 def _platform(platform: str) -> dict[str, str]:

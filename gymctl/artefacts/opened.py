@@ -176,6 +176,7 @@ class _Bundle:
         small: list[Entry] = []
         artefact = b""
         configs: dict[str, str] = {}
+        names: dict[str, set[str]] = {}
         loaded: dict[str, list[str]] = {}
         reached: set[str] = set()
         for entry in self._listed():
@@ -183,13 +184,17 @@ class _Bundle:
             described = (manifest["config"], *manifest["layers"])
             held = [self._blob(one) for one in described]
             reached |= {self._blob(entry).sha256, *(one.sha256 for one in held)}
+            if "artifactType" in entry and "annotations" in entry:
+                raise self._wrong(f"{layout.INDEX} gives a name to what is no image")
             if entry.get("artifactType") == ARTIFACT_TYPE:
                 artefact = self._bytes(self._blob(entry))
                 titled = zip(described, held, strict=True)
                 places = {one["annotations"][TITLE]: blob for one, blob in titled}
                 small = [places.pop(one["annotations"][TITLE]) for one in described if _is_small(one)]
             elif "artifactType" not in entry:
-                configs[str(manifest["config"]["digest"])] = str(entry["digest"])
+                id = str(manifest["config"]["digest"])
+                configs[id] = str(entry["digest"])
+                names[id] = {str(entry["annotations"][layout.CONTAINERD])}
                 loaded[held[0].name] = [one.name for one in held[1:]]
         stray = {name.removeprefix(layout.BLOBS) for name in self._entries} - {*layout.OTHERS, *reached}
         if stray:
@@ -197,7 +202,11 @@ class _Bundle:
         docker = json.loads(self._read(layout.DOCKER))
         if {image["Config"]: image["Layers"] for image in docker} != loaded:
             raise self._wrong(f"{layout.DOCKER} names other images than {layout.INDEX}")
+        for image in docker:
+            id = f"sha256:{image['Config'].removeprefix(layout.BLOBS)}"
+            names[id] |= {f"docker.io/{tag}" for tag in image["RepoTags"]}
         manifest, lock = self._agreeing(places, configs)
+        self._check_references(names, lock)
         return Opened(self._path, manifest, artefact, lock, places, small[0], configs)
 
     def _agreeing(
@@ -220,6 +229,16 @@ class _Bundle:
             if image.id not in configs:
                 raise self._wrong(f"the image of {image.name} is not the one in {lock_file.FILE}")
         return manifest, lock
+
+    def _check_references(self, names: Mapping[str, set[str]], lock: Lock) -> None:
+        """An image is loaded under just the name that it has in a bundle, and none but the locked ones."""
+        allowed: dict[str, set[str]] = {}
+        for image in lock.images:
+            allowed.setdefault(image.id, set()).add(layout.full_reference(image))
+        for id, found in names.items():
+            if others := found - allowed.get(id, set()):
+                what = f"{layout.INDEX} or {layout.DOCKER} gives an image a name that is not its own"
+                raise IntegrityError(f"{what}: {min(others)}", where=str(self._path), hint="do not load it")
 
     def _listed(self) -> list[dict[str, Any]]:
         return self._parsed(self._entries[layout.INDEX]).get("manifests", [])

@@ -17,7 +17,7 @@ import pytest
 from fakes.own_engine import OwnEngine, own_engine
 from fakes.program import gymctl, read_lines
 
-from gymctl.artefacts import plain_tar
+from gymctl.artefacts import layout, plain_tar
 from gymctl.artefacts.opened import open_bundle
 
 ROOT = Path(__file__).parents[3]
@@ -95,8 +95,10 @@ def bundle(project: Path) -> Iterator[Path]:
     assert len(digests) == 1, "bundled twice, and not the same bytes"
     assert [path.name for path in project.iterdir() if path.name.startswith(".gymctl-")] == []
     yield project / "sums.gymb"
-    (own,) = (one for one in open_bundle(project / "sums.gymb").lock.images if "sums" in one.name)
-    subprocess.run(["docker", "image", "rm", "--force", own.id], capture_output=True, check=False)
+    images = open_bundle(project / "sums.gymb").lock.images
+    (own,) = (one.id for one in images if "sums" in one.name)
+    loaded = [layout.reference(one) for one in images]
+    subprocess.run(["docker", "image", "rm", "--force", own, *loaded], capture_output=True, check=False)
 
 
 @dataclass
@@ -178,7 +180,7 @@ def test_load_sh_checks_and_loads_without_gymctl(bundle: Path, tmp_path: Path) -
     subprocess.run(["tar", "-xf", bundle, "-C", tmp_path], check=True)
     done = subprocess.run(["sh", tmp_path / "load.sh"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("Loaded image: gymctl/") == len(open_bundle(bundle).lock.images)
+    assert done.stdout.count("Loaded image: gymctl-bundle/") == len(open_bundle(bundle).lock.images)
     with (tmp_path / "README.md").open("a") as stream:
         stream.write("changed")
     done = subprocess.run(["sh", tmp_path / "load.sh"], capture_output=True, text=True, check=False)

@@ -242,6 +242,25 @@ def _other_docker_image(files: dict[str, bytes]) -> None:
     files[layout.DOCKER] = json.dumps(docker).encode()
 
 
+def _name_of_a_build(files: dict[str, bytes]) -> None:
+    """An image that would take the place of one that was built here."""
+    docker = json.loads(files[layout.DOCKER])
+    docker[0]["RepoTags"] = ["gymctl/base:0123456789"]
+    files[layout.DOCKER] = json.dumps(docker).encode()
+
+
+def _name_of_a_build_for_containerd(files: dict[str, bytes]) -> None:
+    index = json.loads(files[layout.INDEX])
+    index["manifests"][0]["annotations"][layout.CONTAINERD] = "docker.io/library/python:3.13-slim"
+    files[layout.INDEX] = json.dumps(index).encode()
+
+
+def _name_of_an_artefact(files: dict[str, bytes]) -> None:
+    index = json.loads(files[layout.INDEX])
+    index["manifests"][-1]["annotations"] = {layout.CONTAINERD: "docker.io/library/python:3.13-slim"}
+    files[layout.INDEX] = json.dumps(index).encode()
+
+
 def _stray(files: dict[str, bytes]) -> None:
     files[blob(b"stray")] = b"stray"
 
@@ -263,6 +282,9 @@ def _missing_layer(files: dict[str, bytes]) -> None:
     [
         (_another_lock, "the image of Dockerfile.base is not the one in images.lock.json"),
         (_other_docker_image, "manifest.json names other images than index.json"),
+        (_name_of_a_build, "a name that is not its own: docker.io/gymctl"),
+        (_name_of_a_build_for_containerd, "a name that is not its own: docker.io/library/python"),
+        (_name_of_an_artefact, "index.json gives a name to what is no image"),
         (_stray, "belongs to nothing in index.json"),
         (_no_index, "index.json"),
         (_gone, "oci-layout is missing"),

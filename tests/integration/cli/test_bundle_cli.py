@@ -1,0 +1,55 @@
+"""bundle, unbundle and `eval FILE.gymb`, as far as they come without an engine: what is refused, and how."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from fakes import bundles
+from fakes.program import gymctl
+
+
+def test_dry_run_says_what_is_inside_and_does_nothing(tmp_path: Path) -> None:
+    file = bundles.make(tmp_path)
+    environ = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "DOCKER_HOST": "tcp://127.0.0.1:1"}
+    done = gymctl("unbundle", file, "--dry-run", "--json", cwd=tmp_path, environ=environ)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert (told["benchmark"], told["folder"]) == ("weather", None)
+    assert [image["name"] for image in told["images"]] == list(bundles.NAMES)
+    assert bundles.ROWS in [entry["path"] for entry in told["files"]]
+    assert not (tmp_path / "cache").exists()
+    done = gymctl("unbundle", file, "--dry-run", cwd=tmp_path, environ=environ)
+    assert "resources_servers/weather  linux/amd64" in done.stdout
+    assert f"gymctl eval {file} --model-type NAME" in done.stderr
+
+
+def test_a_damaged_file_is_refused_before_the_engine_is_asked(tmp_path: Path) -> None:
+    file = bundles.make(tmp_path)
+    data = bytearray(file.read_bytes())
+    data[data.index(b'{"id": 1}')] ^= 1
+    file.write_bytes(data)
+    environ = {"DOCKER_HOST": "tcp://127.0.0.1:1"}
+    for arguments in (("unbundle", file), ("eval", file, "--model-type", "openai_model"), ("up", file)):
+        done = gymctl(*arguments, cwd=tmp_path, environ=environ)
+        assert done.returncode == 9, done.stderr
+        assert f"{bundles.ROWS} is damaged" in done.stderr
+        assert done.stdout == ""
+
+
+def test_what_cannot_be_is_told_at_once(tmp_path: Path) -> None:
+    file = bundles.make(tmp_path)
+    (tmp_path / "there").mkdir()
+    (tmp_path / "no.cassette").write_text("rows\n")
+    cases = {
+        ("unbundle", file, "--to", tmp_path / "there"): (2, "the folder is there already"),
+        ("unbundle", tmp_path / "none.gymb"): (9, "the bundle cannot be read"),
+        ("bundle", "weather", "--output", tmp_path / "none" / "x.gymb"): (3, "the folder of the bundle"),
+        ("bundle", "weather", "--output", tmp_path / "there"): (2, "a bundle is a file"),
+        ("bundle", "weather", "--cassette", tmp_path / "none"): (3, "the cassette cannot be read"),
+        ("bundle", "weather", "--cassette", tmp_path / "no.cassette"): (3, "no.cassette"),
+        ("eval", file, "other.gymb"): (2, "one benchmark from a registry or a bundle at a time"),
+    }
+    for arguments, (code, says) in cases.items():
+        done = gymctl(*arguments, cwd=tmp_path)
+        assert (done.returncode, says in done.stderr) == (code, True), f"{arguments}: {done.stderr}"
