@@ -11,6 +11,7 @@ from gymctl.artefacts.opened import Opened
 from gymctl.artefacts.pack import unpack_files, write_file
 from gymctl.engine import Engine
 from gymctl.errors import IntegrityError, PrerequisiteError
+from gymctl.images import lock as lock_file
 from gymctl.images.lock import LockedImage
 from gymctl.images.progress import Reporter
 
@@ -42,6 +43,22 @@ async def _has(engine: Engine, image: LockedImage, opened: Opened) -> bool:
         if await asyncio.to_thread(engine.image_id, name) is not None:
             return True
     return False
+
+
+async def lock_for(opened: Opened, engine: Engine, folder: Path) -> Path:
+    """The lock by which the engine finds the images: the benchmark's own, in its folder. With the containerd
+    store, which calls an image by its manifest: one beside the folder that names those, too."""
+    images: list[LockedImage] = []
+    for image in opened.lock.images:
+        if await asyncio.to_thread(engine.image_id, image.id) is None:
+            image = image.model_copy(update={"digest": opened.manifests[image.id]})
+        images.append(image)
+    if tuple(images) == opened.lock.images:
+        return folder / lock_file.FILE
+    path = folder.with_name(f"{folder.name}.lock.json")
+    lock = opened.lock.model_copy(update={"images": tuple(images)})
+    await asyncio.to_thread(lock_file.write, path, lock)
+    return path
 
 
 def keep(opened: Opened) -> Path:

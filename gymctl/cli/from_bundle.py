@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ def opened_bundle(chosen: Chosen, word: str, console: Console) -> Opened:
     """
     from gymctl.cli import interrupts
 
-    async def main(_: Interrupts) -> tuple[opened.Opened, Path]:
+    async def main(_: Interrupts) -> tuple[opened.Opened, Path, Path]:
         import asyncio
 
         from gymctl.artefacts import unbundle
@@ -30,9 +31,12 @@ def opened_bundle(chosen: Chosen, word: str, console: Console) -> Opened:
 
         console.transient(f"  checking {word}")
         found = await asyncio.to_thread(open_bundle, Path(word))
-        await unbundle.load(found, await asyncio.to_thread(Engine.connect), reporter(console))
-        return found, await asyncio.to_thread(unbundle.keep, found)
+        engine = await asyncio.to_thread(Engine.connect)
+        await unbundle.load(found, engine, reporter(console))
+        folder = await asyncio.to_thread(unbundle.keep, found)
+        return found, folder, await unbundle.lock_for(found, engine, folder)
 
-    found, folder = interrupts.run(main, console.insist)
+    found, folder, lock = interrupts.run(main, console.insist)
     console.say(f"{Path(word).name} · {found.digest}")
-    return Opened.of(chosen, word, folder, found.manifest.benchmark, (Path(word).name, found.digest))
+    named = (Path(word).name, found.digest)
+    return replace(Opened.of(chosen, word, folder, found.manifest.benchmark, named), lock=lock)

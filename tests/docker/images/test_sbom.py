@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes.program import gymctl
 from packaging.utils import canonicalize_name
 
 from gymctl.config.model import Config
@@ -18,6 +19,7 @@ from gymctl.engine import Engine
 from gymctl.errors import IntegrityError
 from gymctl.images import base
 from gymctl.images.build import make
+from gymctl.images.lock import read
 from gymctl.images.locking import lock_of
 from gymctl.images.plan import plan_base
 from gymctl.images.sbom import NO_PYTHON, sbom, sboms
@@ -138,3 +140,13 @@ def test_each_image_has_a_file_of_its_own(
     names = [one.name for one in asyncio.run(sboms(engine, [image, other, other], tmp_path / "bills"))]
     mark = image.id[7:19]
     assert names == ["base.cdx.json", *[f"{mark}-other-arm64-v8.cdx.json"] * 2]
+
+
+def test_build_writes_the_documents_of_what_it_built(engine: Engine, tmp_path: Path) -> None:
+    done = gymctl("build", "resources_servers/counter", "--sbom", "bills", "-q", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    lock = read(tmp_path / "images.lock.json")
+    found = {file.name: json.loads(file.read_bytes()) for file in (tmp_path / "bills").iterdir()}
+    assert sorted(found) == ["base.cdx.json", "resources-counter.cdx.json"]
+    roots = {one["metadata"]["component"]["version"] for one in found.values()}
+    assert roots == {image.id for image in lock.images}

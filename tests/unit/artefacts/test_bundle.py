@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import io
 import json
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import cast
 
 import pytest
 from fakes import bundles
@@ -17,8 +19,10 @@ from hypothesis import strategies as st
 from gymctl.artefacts import layout, plain_tar, saved
 from gymctl.artefacts.opened import open_bundle
 from gymctl.artefacts.pack import FILES_TYPE, pack
-from gymctl.artefacts.unbundle import keep, unpack
+from gymctl.artefacts.unbundle import keep, lock_for, unpack
+from gymctl.engine import Engine
 from gymctl.errors import EngineError, IntegrityError
+from gymctl.images.lock import read
 
 
 @pytest.fixture(scope="module")
@@ -331,3 +335,28 @@ def test_the_plain_tar_gives_back_what_it_was_given(files: dict[str, bytes]) -> 
     assert {one.name: one.sha256 for one in found} == {
         name: hashlib.sha256(data).hexdigest() for name, data in files.items()
     }
+
+
+class Held:
+    """An engine that calls its images by these names."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = set(names)
+
+    def image_id(self, name: str) -> str | None:
+        return name if name in self._names else None
+
+
+def test_an_engine_that_calls_images_by_their_manifests_gets_a_lock_that_names_those(
+    tmp_path: Path, whole: bytes
+) -> None:
+    path = tmp_path / "weather.gymb"
+    path.write_bytes(whole)
+    found = open_bundle(path)
+    folder = tmp_path / "benchmark"
+    by_config = cast(Engine, Held(found.manifests))
+    assert asyncio.run(lock_for(found, by_config, folder)) == folder / "images.lock.json"
+    by_manifest = cast(Engine, Held(found.manifests.values()))
+    file = asyncio.run(lock_for(found, by_manifest, folder))
+    assert file == tmp_path / "benchmark.lock.json"
+    assert {image.id: image.digest for image in read(file).images} == found.manifests
