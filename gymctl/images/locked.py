@@ -91,6 +91,8 @@ async def ensure_locked(config: Config, source: Source, engine: Engine, reporter
     """
     reporter.progress("looking at the locked images")
     needs = await asyncio.to_thread(_needs, config, source, engine.platform)
+    if any(need.plan.kind == "base" and need.image.context != need.plan.context_digest for need in needs):
+        reporter.note(f"the locked images hold gymctl {source.lock.gymctl}; this is {__version__}")
     ids: dict[str, str | None] = {}
     for need in needs:
         ids[need.plan.tag] = await asyncio.to_thread(_held, engine, need)
@@ -129,18 +131,28 @@ def _doubt(
         if others:
             what += f" for {platform}, only for {', '.join(others)}"
         return IntegrityError(what, where=where, hint="`gymctl build` builds it and adds it")
-    if image.context == plan.context_digest:
+    if image.context == plan.context_digest or (plan.kind == "base" and _fits(source.lock.gymctl)):
         return None
     if plan.kind == "base":
         what = f"gymctl's own part of {plan.source} is not the locked one"
-        hint = f"use the gymctl that wrote the lock ({source.lock.gymctl or 'it does not say which'})"
-        if source.lock.gymctl == __version__:
+        hint = f"`pip install gymctl=={source.lock.gymctl}` brings the gymctl that wrote the lock"
+        if source.lock.gymctl in ("", __version__):
             hint = "gymctl's own files were edited since"
     else:
         what = f"the folder of {plan.source} is not the locked one"
         hint = "go back to the files that were locked"
     expected, seen = _short(image.context), _short(plan.context_digest)
     return IntegrityError(f"{what}: locked {expected}, found {seen}", where=where, hint=f"{hint}{_OR_BUILD}")
+
+
+def _fits(version: str) -> bool:
+    """Whether images of that gymctl can be driven by this one: another release of the same minor version. The
+    same version with other files was edited by somebody."""
+    return version != __version__ and _minor(version) == _minor(__version__)
+
+
+def _minor(version: str) -> list[str]:
+    return version.split(".")[:2]
 
 
 def _held(engine: Engine, need: _Need) -> str | None:

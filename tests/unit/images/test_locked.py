@@ -49,12 +49,13 @@ class Engine:
 class Reporter:
     def __init__(self) -> None:
         self.steps: list[str] = []
+        self.notes: list[str] = []
 
     def step(self, name: str, text: str) -> None:
         self.steps.append(f"{name}: {text}")
 
     def note(self, text: str) -> None:
-        raise AssertionError(text)
+        self.notes.append(text)
 
     def progress(self, text: str) -> None:
         """Not looked at."""
@@ -113,6 +114,7 @@ async def test_images_that_are_here_are_run_by_their_ids_and_nothing_is_asked_fo
     images = await ensure_locked(config(weather=place, second=place), source, engine, reporter)  # type: ignore[arg-type]
     assert (images.base, images["weather"], images["second"]) == (digest("base"), digest("w"), digest("w"))
     assert engine.commands == []
+    assert reporter.notes == []
     assert reporter.steps == ["images: 2 in use, locked by images.lock.json"]
     assert [one.name for one in images.lock.images] == [BASE, "resources_servers/weather"]
 
@@ -161,7 +163,23 @@ async def test_another_gymctl_is_refused_and_the_right_one_named() -> None:
     error = await refused(config(), source, Engine(digest("base")))
     assert isinstance(error, IntegrityError)
     assert "gymctl's own part of Dockerfile.base is not the locked one" in error.what
-    assert "use the gymctl that wrote the lock (0.0.7)" in str(error.hint)
+    assert "`pip install gymctl==0.0.7` brings the gymctl that wrote the lock" in str(error.hint)
+
+
+async def test_another_release_of_the_same_minor_version_is_told_and_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(locked, "__version__", "0.0.8")
+    source, reporter = lock(base=image(BASE, "0" * 64, "base")), Reporter()
+    images = await ensure_locked(config(), source, Engine(digest("base")), reporter)  # type: ignore[arg-type]
+    assert images.base == digest("base")
+    assert reporter.notes == ["the locked images hold gymctl 0.0.7; this is 0.0.8"]
+
+
+async def test_edited_files_of_the_same_version_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locked, "__version__", "0.0.7")
+    error = await refused(config(), lock(base=image(BASE, "0" * 64, "base")), Engine(digest("base")))
+    assert "gymctl's own files were edited since" in str(error.hint)
 
 
 async def test_several_problems_are_told_together(tmp_path: Path) -> None:
