@@ -71,7 +71,10 @@ def command(
     """
     from gymctl.cli import interrupts
     from gymctl.images import platforms
+    from gymctl.images.lock import check_place
 
+    if not lock_requirements:
+        check_place(lock)
     console = Console(is_quiet=quiet)
     asked = Asked(lock, platforms.chosen(platform), no_cache, check_reproducible, json, sbom)
     config = _config(chosen, console, with_models=not lock_requirements)

@@ -63,12 +63,15 @@ def command(
     from gymctl.artefacts.push import Place
     from gymctl.artefacts.reference import is_tag, parse_place
     from gymctl.cli import interrupts
+    from gymctl.images.lock import check_place
 
     place = Place(*parse_place(registry, "--registry"))
     if not is_tag(tag):
         raise UsageError(
             f"`{tag}` is no tag", where="--tag", hint="letters, digits, `_`, `.` and `-`; at most 128"
         )
+    if not dry_run:
+        check_place(lock)
     console = Console(is_quiet=quiet or json)
     selections = _each(chosen.selection(needs_model=False))
     asked = _Asked(place, tag, lock, plain_http, json)
@@ -103,7 +106,7 @@ async def _push(selection: Selection, asked: _Asked, console: Console) -> dict[s
     from gymctl.artefacts.registry import Registry
     from gymctl.config.load import load
     from gymctl.engine import Engine
-    from gymctl.images import lock as locks
+    from gymctl.images.locking import update
 
     telling = reporter(console)
     config = load(replace(selection, model_type=None))
@@ -116,8 +119,7 @@ async def _push(selection: Selection, asked: _Asked, console: Console) -> dict[s
         lock = ready.lock.with_images(one.image for one in pushed)
         content = contents.relocked(ready.content, lock)
         benchmark = await push_benchmark(content, asked.place, asked.tag, registry)
-    known = locks.read(asked.lock) if asked.lock.exists() else locks.Lock()
-    locks.write(asked.lock, known.model_copy(update={"gymctl": lock.gymctl}).with_images(lock.images))
+    update(asked.lock, lock)
     if not asked.is_json:
         _show(pushed, benchmark, content.name, console)
     console.say()

@@ -9,14 +9,17 @@ which a registry knows it; None until the image was pushed.
 
 from __future__ import annotations
 
+import fcntl
 import json
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from gymctl.errors import IntegrityError
+from gymctl.errors import IntegrityError, PrerequisiteError, UsageError
 
 FILE = "images.lock.json"
 SCHEMA = 1
@@ -115,7 +118,54 @@ def read(path: Path) -> Lock:
 
 
 def write(path: Path, lock: Lock) -> None:
-    """Old or new, never half."""
+    """Old or new, never half. Raises PrerequisiteError: the folder is not there, or closed to us."""
     temporary = path.with_name(f".{path.name}.new")
-    temporary.write_text(lock.text(), "utf-8")
-    temporary.replace(path)
+    try:
+        temporary.unlink(missing_ok=True)  # of a command that was killed
+        try:
+            with temporary.open("x", encoding="utf-8") as file:
+                file.write(lock.text())
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise _unwritable(path, error) from None
+
+
+@contextmanager
+def changing(path: Path) -> Iterator[Lock]:
+    """The lock at `path`, empty where there is none, while no other command that changes it is at work.
+
+    Raises IntegrityError: the file is no lock. PrerequisiteError as `write`.
+    """
+    try:
+        descriptor = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise _unwritable(path, error) from None
+    try:
+        # The folder, for the moment that it takes: a file that is replaced cannot be held.
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield read(path) if os.path.lexists(path) else Lock()
+    finally:
+        os.close(descriptor)
+
+
+def check_place(path: Path) -> None:
+    """What `write` would refuse after minutes of building. Raises PrerequisiteError, UsageError."""
+    if path.is_dir():
+        raise UsageError("a lock is a file, and this is a folder", where=str(path))
+    if not path.parent.is_dir():
+        raise PrerequisiteError("the folder of the lock is not there", where=str(path.parent))
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise PrerequisiteError(
+            "the lock cannot be written: its folder is closed to you", where=str(path), hint=_OTHER_PLACE
+        )
+
+
+_OTHER_PLACE = "--lock FILE names another place"
+
+
+def _unwritable(path: Path, error: OSError) -> PrerequisiteError:
+    return PrerequisiteError(
+        f"the lock cannot be written: {error.strerror}", where=str(path), hint=_OTHER_PLACE
+    )

@@ -66,9 +66,10 @@ def _unknown(id: str, known: Lock, engine: Engine) -> LockedImage | None:
 
 
 def update(path: Path, made: Lock) -> None:
-    """Write `made` into the lock at `path`, whose other images stay. IntegrityError: the file is no lock."""
-    before = lock.read(path) if path.exists() else Lock()
-    lock.write(path, before.model_copy(update={"gymctl": made.gymctl}).with_images(made.images))
+    """Write `made` into the lock at `path`, whose other images stay, also those that another command writes
+    at the same time. IntegrityError: the file is no lock. PrerequisiteError: it cannot be written."""
+    with lock.changing(path) as before:
+        lock.write(path, before.model_copy(update={"gymctl": made.gymctl}).with_images(made.images))
 
 
 def _locked(plan: ImagePlan, image: Mapping[str, Any], base: str) -> LockedImage:

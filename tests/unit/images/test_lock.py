@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import itertools
 import json
+import resource
+import signal
+import threading
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gymctl.errors import IntegrityError
-from gymctl.images.lock import Lock, LockedImage, read, write
+from gymctl.errors import IntegrityError, PrerequisiteError, UsageError
+from gymctl.images.lock import Lock, LockedImage, changing, check_place, read, write
+from gymctl.images.locking import update
 
 NAMES = st.sampled_from(["Dockerfile.base", "resources_servers/weather", "responses_api_agents/simple_agent"])
 
@@ -135,3 +139,68 @@ def test_what_is_no_name_of_an_image_never_reaches_the_engine(tmp_path: Path, ke
     path.write_text(json.dumps({"schema_version": 1, "images": [image]}))
     with pytest.raises(IntegrityError, match=f"the lock file is broken: images.0.{key}"):
         read(path)
+
+
+def one(number: int) -> LockedImage:
+    return LockedImage(
+        name=f"resources_servers/server{number}",
+        repository=f"gymctl/resources-server{number}",
+        tag="0" * 20,
+        id=f"sha256:{number:064x}",
+        platform="linux/amd64",
+        inputs="0" * 64,
+        base="Dockerfile.base",
+    )
+
+
+def test_commands_that_change_one_lock_at_once_lose_nothing_of_each_other(tmp_path: Path) -> None:
+    file = tmp_path / "images.lock.json"
+    other = threading.Thread(target=update, args=(file, Lock(images=(one(2),))))
+    with changing(file) as before:
+        other.start()
+        other.join(0.3)
+        assert other.is_alive()
+        write(file, before.with_images([one(1)]))
+    other.join()
+    assert {image.id for image in read(file).images} == {one(1).id, one(2).id}
+    assert [path.name for path in tmp_path.iterdir()] == [file.name]
+
+
+def test_lock_that_is_no_lock_is_left_as_it_is(tmp_path: Path) -> None:
+    file = tmp_path / "images.lock.json"
+    file.write_text("{")
+    with pytest.raises(IntegrityError, match="broken"):
+        update(file, Lock(images=(one(1),)))
+    assert file.read_text() == "{"
+
+
+def test_half_a_file_of_a_command_that_was_killed_is_no_hindrance(tmp_path: Path) -> None:
+    (tmp_path / ".images.lock.json.new").write_text('{"images": [')
+    update(tmp_path / "images.lock.json", Lock(images=(one(1),)))
+    assert [path.name for path in tmp_path.iterdir()] == ["images.lock.json"]
+
+
+def test_full_disk_leaves_the_old_lock_and_nothing_beside_it(tmp_path: Path) -> None:
+    file = tmp_path / "images.lock.json"
+    update(file, Lock(images=(one(1),)))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    was = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
+    try:
+        with pytest.raises(PrerequisiteError, match="cannot be written") as refused:
+            update(file, Lock(images=(one(2),)))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, was)
+    assert refused.value.where == str(file)
+    assert [image.id for image in read(file).images] == [one(1).id]
+    assert [path.name for path in tmp_path.iterdir()] == [file.name]
+
+
+def test_place_that_cannot_hold_a_lock_is_told_before_anything_is_built(tmp_path: Path) -> None:
+    with pytest.raises(PrerequisiteError, match="not there"):
+        check_place(tmp_path / "no" / "images.lock.json")
+    with pytest.raises(UsageError, match="folder"):
+        check_place(tmp_path)
+    with pytest.raises(PrerequisiteError, match="cannot be written"):
+        update(tmp_path / "no" / "images.lock.json", Lock())
