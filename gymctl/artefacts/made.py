@@ -18,6 +18,7 @@ from gymctl.config.sources import Selection
 from gymctl.engine import Engine
 from gymctl.errors import UsageError
 from gymctl.images import base as base_image
+from gymctl.images import planted
 from gymctl.images.build import make
 from gymctl.images.lock import Lock
 from gymctl.images.locking import lock_of
@@ -56,6 +57,7 @@ async def made(
     for folder in models.values():
         plans.append(await asyncio.to_thread(plan_server, folder, MODELS, folder.name, plans[0].tag))
     built = await make(plans, engine, reporter, config.settings.build)
+    await asyncio.to_thread(planted.tell, plans, built, config.secrets, reporter.note)
     reporter.step("images", f"{len(plans)} in use, {f'{len(built)} built' if built else 'all there'}")
     lock = await asyncio.to_thread(lock_of, plans, engine)
     content = await asyncio.to_thread(

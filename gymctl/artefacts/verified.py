@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gymctl.artefacts import content as contents
@@ -22,6 +23,9 @@ from gymctl.rollouts.findings import Finding
 from gymctl.rollouts.passport import RowsDigest
 
 PARALLEL = 4
+BENCHMARK = "benchmark"
+"""`Finding.thing` of what belongs to no image."""
+SIZE_ONLY = "its size only"
 
 
 @dataclass
@@ -31,6 +35,11 @@ class Registries:
     plain_http: bool = False
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
     _open: dict[str, Registry] = field(default_factory=dict[str, Registry])
+    _read: dict[tuple[str, str], str | None] = field(default_factory=dict[tuple[str, str], "str | None"])
+    """By host and digest: why the bytes are not those of the digest, or None."""
+    _reading: dict[tuple[str, str], asyncio.Lock] = field(
+        default_factory=lambda: defaultdict[tuple[str, str], asyncio.Lock](asyncio.Lock)
+    )
 
     async def __aenter__(self) -> Registries:
         return self
@@ -43,6 +52,36 @@ class Registries:
             registry = Registry(host, plain_http=self.plain_http)
             self._open[host] = await self._stack.enter_async_context(registry)
         return self._open[host]
+
+    async def blob(
+        self, name: str, registry: Registry, path: str, blob: Descriptor, *, is_deep: bool
+    ) -> Finding:
+        """Whether it is there with its size, and (is_deep) with its bytes: these are read once, however many
+        images share them."""
+        size = await registry.has_blob(path, blob.digest)
+        if size is None:
+            return Finding(name, "differs", f"the registry has no {short(blob.digest)}")
+        if size != blob.size:
+            what = f"{short(blob.digest)}: expected {blob.size:,} bytes, found {size:,}"
+            return Finding(name, "differs", what)
+        if not is_deep:
+            return Finding(name, "ok", f"{short(blob.digest)}, {SIZE_ONLY}")
+        wrong = await self._wrong_bytes(registry, path, blob)
+        if wrong is not None:
+            return Finding(name, "differs", wrong)
+        return Finding(name, "ok", f"{short(blob.digest)}, {blob.size:,} bytes")
+
+    async def _wrong_bytes(self, registry: Registry, path: str, blob: Descriptor) -> str | None:
+        key = (registry.host, blob.digest)
+        async with self._reading[key]:
+            if key not in self._read:
+                try:
+                    async for _ in registry.blob(path, blob):
+                        pass
+                    self._read[key] = None
+                except IntegrityError as error:
+                    self._read[key] = error.what
+        return self._read[key]
 
 
 async def lock_findings(
@@ -60,7 +99,8 @@ async def lock_findings(
     async def look(image: LockedImage) -> list[Finding]:
         async with slots:
             found = [one async for one in _in_registry(image, registries, is_deep=is_deep)]
-        return found + list(await asyncio.to_thread(_in_engine, image, engine))
+        found += await asyncio.to_thread(lambda: list(_in_engine(image, engine)))
+        return [replace(one, thing=image.name) for one in found]
 
     try:
         async with asyncio.TaskGroup() as group:
@@ -94,11 +134,11 @@ async def _in_registry(
         return
     config = manifest.config(where)
     if image.id in (config.digest, manifest.digest):
-        yield await _blob(f"{image.name} configuration", registry, path, config, is_deep=True)
+        yield await registries.blob(f"{image.name} configuration", registry, path, config, is_deep=True)
     else:
         yield Finding.of(f"{image.name} configuration", image.id, config.digest)
     for number, layer in enumerate(manifest.layers(where), 1):
-        yield await _blob(f"{image.name} layer {number}", registry, path, layer, is_deep=is_deep)
+        yield await registries.blob(f"{image.name} layer {number}", registry, path, layer, is_deep=is_deep)
     async for found in _sbom(image, registry, path, manifest):
         yield found
 
@@ -130,22 +170,6 @@ async def _sbom(
             yield Finding(name, "differs", error.what)
         else:
             yield Finding(name, "ok", short(one.digest))
-
-
-async def _blob(name: str, registry: Registry, path: str, blob: Descriptor, *, is_deep: bool) -> Finding:
-    if is_deep:
-        try:
-            async for _ in registry.blob(path, blob):
-                pass
-        except IntegrityError as error:
-            return Finding(name, "differs", error.what)
-        return Finding(name, "ok", f"{short(blob.digest)}, {blob.size:,} bytes")
-    size = await registry.has_blob(path, blob.digest)
-    if size is None:
-        return Finding(name, "differs", f"the registry has no {short(blob.digest)}")
-    if size != blob.size:
-        return Finding(name, "differs", f"{short(blob.digest)}: expected {blob.size:,} bytes, found {size:,}")
-    return Finding(name, "ok", f"{short(blob.digest)}, its size only")
 
 
 def _in_engine(image: LockedImage, engine: Engine | None) -> Iterator[Finding]:
@@ -183,19 +207,28 @@ async def reference_findings(
         try:
             listed = await download(registry, pinned, manifest, folder)
         except IntegrityError as error:
-            found += [one async for one in _layers(registry, pinned, manifest)]
+            found += [one async for one in _layers(registries, registry, pinned, manifest)]
             if all(one.status == "ok" for one in found):
                 found.append(Finding("files", "differs", error.what))
-            return found
-        found += [one async for one in _layers(registry, pinned, manifest, is_known=True)]
+            return _of_benchmark(found)
+        found += [one async for one in _layers(registries, registry, pinned, manifest, is_known=True)]
         found.append(Finding("files", "ok", f"{len(listed.files)} files as benchmark.json lists them"))
         found += await asyncio.to_thread(lambda: list(_template(listed, folder)))
         lock = read(folder / FILE) if (folder / FILE).is_file() else Lock()
-    return found + await lock_findings(lock, registries, engine, is_deep=is_deep)
+    return _of_benchmark(found) + await lock_findings(lock, registries, engine, is_deep=is_deep)
+
+
+def _of_benchmark(found: Iterable[Finding]) -> list[Finding]:
+    return [replace(one, thing=BENCHMARK) for one in found]
 
 
 async def _layers(
-    registry: Registry, pinned: Reference, manifest: Manifest, *, is_known: bool = False
+    registries: Registries,
+    registry: Registry,
+    pinned: Reference,
+    manifest: Manifest,
+    *,
+    is_known: bool = False,
 ) -> AsyncIterator[Finding]:
     """is_known: all of them were hashed just now."""
     where = str(pinned)
@@ -204,7 +237,7 @@ async def _layers(
         if is_known:
             yield Finding(name, "ok", f"{short(blob.digest)}, {blob.size:,} bytes")
         else:
-            yield await _blob(name, registry, pinned.path, blob, is_deep=True)
+            yield await registries.blob(name, registry, pinned.path, blob, is_deep=True)
 
 
 def _template(listed: contents.Manifest, folder: Path) -> Iterable[Finding]:

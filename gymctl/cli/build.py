@@ -10,13 +10,17 @@ import typer
 
 from gymctl.cli import selection as flags
 from gymctl.cli.output import Console, reporter
+from gymctl.errors import EngineError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gymctl.cli.interrupts import Interrupts
     from gymctl.config.model import Config
     from gymctl.engine import Engine
     from gymctl.images.build import Made
     from gymctl.images.lock import Lock
+    from gymctl.images.plan import ImagePlan
     from gymctl.images.selection import ServerFolder
 
 
@@ -33,7 +37,17 @@ class Asked:
     """The folder for an SBOM of each image."""
 
 
-@flags.takes_selection
+Words = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="BENCHMARK|SERVER|FILE.yaml|+KEY=VALUE",
+        help="Benchmarks, servers (`weather`, `resources_servers/weather`), config files, overrides.",
+        show_default=False,
+    ),
+]
+
+
+@flags.takes_images(Words)
 def command(
     chosen: flags.Chosen,
     no_cache: Annotated[bool, typer.Option("--no-cache", help="Run every step again.")] = False,
@@ -94,7 +108,7 @@ def _config(chosen: flags.Chosen, console: Console, *, with_models: bool) -> Con
     from gymctl.images import selection as images
 
     chosen, servers = _without_servers(chosen)
-    selected = chosen.selection(needs_model=False)
+    selected = replace(chosen.selection(needs_model=False), is_placeholder_told=False)
     is_config = flags.names_a_config(selected) or not servers
     if not is_config:
         # env.yaml (`build`) counts for servers alone too, and a configuration has to start something.
@@ -168,14 +182,20 @@ class _Build:
         plans = await build.plan_all(self.config, engine, told)
         self.width = max(len(plan.source) for plan in plans)
         settings = self.config.settings.build
-        await build.make(
-            plans,
-            engine,
-            told,
-            settings,
-            done=lambda made: self._show(made, engine),
-            is_fresh=self.asked.is_fresh,
-        )
+        try:
+            await build.make(
+                plans,
+                engine,
+                told,
+                settings,
+                done=lambda made: self._show(made, engine),
+                is_fresh=self.asked.is_fresh,
+            )
+        except EngineError:
+            await asyncio.to_thread(self._tell_doubts, plans)
+            await asyncio.to_thread(self._lock_what_is_there, plans, engine)
+            raise
+        await asyncio.to_thread(self._tell_doubts, plans)
         made = await asyncio.to_thread(lock_of, plans, engine)
         if self.asked.is_checked:
             await reproducible.check(plans, engine, told, settings)
@@ -183,6 +203,23 @@ class _Build:
         if self.asked.sboms is not None:
             await self._write_sboms(made, engine, self.asked.sboms)
         self._finish(made)
+
+    def _tell_doubts(self, plans: Sequence[ImagePlan]) -> None:
+        """About what was built now. Blocking."""
+        from gymctl.images import planted
+
+        built = [tag for tag, seconds in self.seconds.items() if seconds is not None]
+        planted.tell(plans, built, self.config.secrets, self.console.insist)
+
+    def _lock_what_is_there(self, plans: Sequence[ImagePlan], engine: Engine) -> None:
+        """After a failure. Blocking."""
+        from gymctl.images.locking import lock_of, update
+
+        there = [plan for plan in plans if plan.tag in self.seconds]
+        if there:
+            update(self.asked.lock, lock_of(there, engine))
+        told = f"names the {len(self.seconds)} images that are there" if there else "was not written"
+        self.console.say(f"{self.asked.lock} {told}")
 
     async def _write_sboms(self, lock: Lock, engine: Engine, folder: Path) -> None:
         from gymctl.images.sbom import sboms

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gymctl.cli.interrupts import Interrupts
 
 
-@flags.takes_selection
+@flags.takes_images()
 def command(
     chosen: flags.Chosen,
     output: Annotated[

@@ -28,6 +28,7 @@ class Opened:
             "tokens": [one for one in chosen.given.get("tokens") or () if one != word],
             "benchmark": [benchmark, *(chosen.given.get("benchmark") or ())],
             "search_dir": [str(folder), *(chosen.given.get("search_dir") or ())],
+            "packed": str(folder),
         }
         facts = {"reference": named[0], "digest": named[1]}
         return cls(Chosen(given), folder / "images.lock.json", facts)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
+from gymctl.cli.output import table_lines
+from gymctl.cli.short_paths import short_paths
 from gymctl.rollouts.differences import short
 from gymctl.rollouts.passport import Passport, ServerSeen
 
 _MIB = 1024**2
+_DIGITS = 12
 NOT_RETURNED = "not returned"
 _PARAMS = "responses_create_params."
 
@@ -25,7 +29,8 @@ def rows(told: Passport) -> Iterator[tuple[str, str]]:
         spite = f", in spite of {len(entry.in_spite_of)} differences" if entry.in_spite_of else ""
         yield "gone on", f"{entry.at}   gymctl {entry.gymctl}{spite}"
     yield "rows", f"{told.rollouts:,} rollouts, {told.repeats} of each task   {short(f'sha256:{told.rows}')}"
-    yield from _labelled("file", [f"{name}   {short(digest)}" for name, digest in told.files.items()])
+    shown = short_paths(told.files, Path.cwd())
+    yield from _labelled("file", [f"{shown[name]}   {short(digest)}" for name, digest in told.files.items()])
     yield "config", f"{len(told.config):,} values   {short(f'sha256:{told.config_digest}')}"
     if told.benchmark:
         yield "benchmark", f"{told.benchmark.get('reference')}   {short(told.benchmark.get('digest'))}"
@@ -37,7 +42,8 @@ def rows(told: Passport) -> Iterator[tuple[str, str]]:
         yield "limits", ", ".join(f"{flag} {value}" for flag, value in told.limits.items())
     if told.failures_count:
         yield "failures", short(told.failures_count)
-    yield from _labelled("server", [_server(name, seen) for name, seen in told.servers.items()])
+    if told.servers:
+        yield from _labelled("servers", _servers(told.servers))
     if not told.servers and told.images:
         yield from _labelled("image", [f"{name}   {image}" for name, image in told.images.items()])
     yield "machine", _machine(told)
@@ -67,11 +73,29 @@ def _sampling(told: Passport) -> str:
     return ", ".join(texts) or "the model's own defaults"
 
 
-def _server(name: str, seen: ServerSeen) -> str:
-    what = [short(seen.id), seen.image or ""] if seen.id else []
+def _servers(servers: Mapping[str, ServerSeen]) -> list[str]:
+    """One line each below a header; the tag is left out where none was used."""
+    seen = list(servers.values())
+    is_tagged = any(_tag(one) for one in seen)
+    header = ("NAME", "RUNS", *(("TAG",) if is_tagged else ()), "PROFILE", "LIMITS")
+    rows = [
+        (name, _runs(one), *((_tag(one),) if is_tagged else ()), one.profile or "", limits(one))
+        for name, one in servers.items()
+    ]
+    return table_lines(header, rows)
+
+
+def _runs(seen: ServerSeen) -> str:
+    """The first digits of an image's id, or of a local environment's name."""
     if seen.environment:
-        what = [f"environment {seen.environment[:12]}"]
-    return "   ".join(filter(None, [name, *what, seen.profile or "", limits(seen)]))
+        return f"environment {seen.environment[:_DIGITS]}"
+    return (seen.id or "").removeprefix("sha256:")[:_DIGITS]
+
+
+def _tag(seen: ServerSeen) -> str:
+    """Locked servers were started by the id, not by a tag."""
+    image = seen.image or ""
+    return "" if image.startswith("sha256:") or "@" in image else image
 
 
 def limits(seen: ServerSeen) -> str:

@@ -34,7 +34,7 @@ class _Asked:
     is_json: bool
 
 
-@flags.takes_selection
+@flags.takes_images()
 def command(
     chosen: flags.Chosen,
     registry: Annotated[

@@ -1,18 +1,19 @@
 """The flags of every command that reads a config, and what a list of free tokens means (CONTRACT 1.7, 1.8).
 
-A command is decorated with `takes_selection` and gets them all as one `Chosen`. A token that
-starts with `+` or `~`, or holds a `=`, is an override; one that ends in .yaml is a `--config`; any other
+A command is decorated with `takes_selection`, or `takes_images`, and gets them all as one `Chosen`. A token
+that starts with `+` or `~`, or holds a `=`, is an override; one that ends in .yaml is a `--config`; any other
 word is a benchmark.
 """
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 import typer.models
@@ -140,6 +141,11 @@ LockFile = Annotated[
     Path | None,
     typer.Option("--lock", metavar="FILE", help="The lock of --locked. Default: images.lock.json."),
 ]
+_OF_SERVERS_THAT_RUN = (
+    *("model", "on_miss", "model_url", "model_api_key", "policy_at"),
+    *("ray", "ray_workers", "project"),
+)
+"""Flags that change no image: understood by every command, and not in the help of those that make images."""
 Project = Annotated[
     str | None,
     typer.Option("--project", "-p", metavar="NAME", help="Project name. Default: from config and folder."),
@@ -184,8 +190,29 @@ def takes_selection(command: Callable[..., None]) -> Callable[..., None]:
 
     Arguments of its own come before the free tokens, which take all that is left.
     """
+    return _with_flags(command, _shared())
+
+
+def takes_images(words: Any = Tokens) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """`takes_selection` for a command that makes images and starts nothing. words: its own free tokens."""
+    shared = [_hidden(one) if one.name in _OF_SERVERS_THAT_RUN else one for one in _shared()]
+    shared = [one.replace(annotation=words) if one.name == "tokens" else one for one in shared]
+    return lambda command: _with_flags(command, shared)
+
+
+def _shared() -> list[inspect.Parameter]:
+    return list(inspect.signature(_flags, eval_str=True).parameters.values())
+
+
+def _hidden(parameter: inspect.Parameter) -> inspect.Parameter:
+    kind, info = get_args(parameter.annotation)
+    info = copy.copy(info)
+    info.hidden = True
+    return parameter.replace(annotation=Annotated[kind, info])
+
+
+def _with_flags(command: Callable[..., None], shared: Sequence[inspect.Parameter]) -> Callable[..., None]:
     own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
-    shared = list(inspect.signature(_flags, eval_str=True).parameters.values())
     first = [parameter for parameter in own if _is_positional(parameter)]
     ordered = [*first, *shared, *(parameter for parameter in own if parameter not in first)]
     parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in ordered]

@@ -25,17 +25,27 @@ Strict = Annotated[
 Deep = Annotated[
     bool, typer.Option("--deep", help="Of a lock's images read every layer whole, not only its size.")
 ]
+Verbose = Annotated[
+    bool,
+    typer.Option("--verbose", "-v", help="Of images a line for each part, also where all of it is ok."),
+]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 
 
 def command(
-    what: What, strict: Strict = False, deep: Deep = False, plain_http: PlainHttp = False, json: Json = False
+    what: What,
+    strict: Strict = False,
+    deep: Deep = False,
+    plain_http: PlainHttp = False,
+    verbose: Verbose = False,
+    json: Json = False,
 ) -> None:
     """Compute the digests of a run, a lock or a benchmark again; exit 9 when something differs.
 
-    One line for each thing: `ok`, `differs`, `gone` (not there to be looked at, which is no failure without
-    --strict) or `not recorded`. Of a run: its files and what its passport says. Of a lock: each image in its
-    registry, its tag, and the image that is here. Of a benchmark: every file, and the images of its lock.
+    One line for each ingredient of a run, each image, the files of a benchmark: `ok`, `differs`, `gone` (not
+    there to be looked at, which is no failure without --strict) or `not recorded`. Of a run: its files and
+    what its passport says. Of a lock: each image in its registry, its tag, and the image that is here. Of a
+    benchmark: every file, and the images of its lock.
     """
     from gymctl.artefacts.reference import is_reference
 
@@ -44,7 +54,13 @@ def command(
         from gymctl.cli import verify_artefact
 
         verify_artefact.verify(
-            what, is_lock=is_lock, is_strict=strict, is_deep=deep, plain_http=plain_http, as_json=json
+            what,
+            is_lock=is_lock,
+            is_strict=strict,
+            is_deep=deep,
+            plain_http=plain_http,
+            is_verbose=verbose,
+            as_json=json,
         )
         return
     from gymctl.cli import verify_run

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gymctl.artefacts.verified import BENCHMARK, SIZE_ONLY
 from gymctl.cli.output import Console
 from gymctl.errors import IntegrityError
 
@@ -15,7 +19,14 @@ if TYPE_CHECKING:
 
 
 def verify(
-    what: str, *, is_lock: bool, is_strict: bool, is_deep: bool, plain_http: bool, as_json: bool
+    what: str,
+    *,
+    is_lock: bool,
+    is_strict: bool,
+    is_deep: bool,
+    plain_http: bool,
+    is_verbose: bool,
+    as_json: bool,
 ) -> None:
     """Print the findings. Raises IntegrityError (something differs); else as `artefacts.verified`."""
     from gymctl.artefacts import reference
@@ -39,13 +50,62 @@ def verify(
         differs = [one.name for one in found if one.status == "differs"]
         console.json({"what": what, "findings": [one.to_json() for one in found], "differs": differs})
     else:
-        console.table(("THING", "IS", ""), [(one.name, one.status, one.detail) for one in found])
+        rows = [(one.name, one.status, one.detail) for one in found] if is_verbose else list(by_thing(found))
+        console.table(("THING", "IS", ""), rows)
     if wrong:
         raise IntegrityError(
             f"{len(wrong)} of {len(found)} things are not what their digests say",
             where=what,
             details=[f"{one.name}: {one.status}{f', {one.detail}' if one.detail else ''}" for one in wrong],
         )
+
+
+def by_thing(found: Iterable[Finding]) -> Iterator[tuple[str, str, str]]:
+    """A line for each image, and one for the benchmark, with what of it is ok; then what of it is not."""
+    things: dict[str, list[Finding]] = {}
+    for one in found:
+        things.setdefault(one.thing, []).append(one)
+    for thing, parts in things.items():
+        good = [_part(one) for one in parts if one.status == "ok"]
+        bad = [(one.name, one.status, one.detail) for one in parts if one.status != "ok"]
+        if not bad:
+            yield thing, "ok", _listed(good)
+        elif len(bad) == 1:  # on one line with the rest
+            name, status, detail = bad[0]
+            also = f" · ok: {_listed(good)}" if good else ""
+            yield thing, status, f"{name.removeprefix(f'{thing} ')}: {detail}{also}"
+        else:
+            yield thing, _worst(parts), f"ok: {_listed(good)}" if good else ""
+            yield from bad
+
+
+def _part(one: Finding) -> tuple[str, bool]:
+    """`layer` of `resources_servers/weather layer 3`, and whether only its size was looked at."""
+    name = one.name.removeprefix(f"{one.thing} ")
+    if one.thing == BENCHMARK and name not in ("manifest", "tag", "files"):
+        name = "file of rows" if name.startswith("rows of ") else "layer"
+    return re.sub(r"^layer \d+$", "layer", name), one.detail.endswith(SIZE_ONLY)
+
+
+def _listed(parts: Sequence[tuple[str, bool]]) -> str:
+    """`manifest, tag, configuration, 7 layers (sizes), SBOM · here as 2 names`."""
+    counts = Counter(name for name, _ in parts)
+    of_size = {name for name, is_size in parts if is_size}
+    here = counts.pop("here", 0)
+    texts = [
+        (name if count == 1 else _several(count, name)) + (" (sizes)" if name in of_size else "")
+        for name, count in counts.items()
+    ]
+    known = f"here as {_several(here, 'name') if here > 1 else '1 name'}" if here else ""
+    return " · ".join(filter(None, [", ".join(texts), known]))
+
+
+def _several(count: int, name: str) -> str:
+    return f"{count} files of rows" if name == "file of rows" else f"{count} {name}s"
+
+
+def _worst(parts: Iterable[Finding]) -> str:
+    return max((one.status for one in parts), key=("ok", "not recorded", "gone", "differs").index)
 
 
 def _engine() -> Engine | None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from gymctl.cli import runs
 from gymctl.cli.output import Console
+from gymctl.cli.short_paths import short_paths
 from gymctl.cli.verify_inputs import made_from
 from gymctl.errors import IntegrityError
 from gymctl.paths import RunPaths
@@ -18,6 +19,7 @@ from gymctl.rollouts.lines import numbered
 from gymctl.rollouts.passport import Passport, RowsDigest
 
 _NAMED = 5
+_NAMED_BY_PATH = ("file ", "prompt ")
 
 
 def verify(what: str, *, is_strict: bool, as_json: bool) -> None:
@@ -33,7 +35,7 @@ def verify(what: str, *, is_strict: bool, as_json: bool) -> None:
         }
         console.json(document)
     else:
-        console.table(("ingredient", "is", ""), [(one.name, one.status, one.detail) for one in found])
+        console.table(("INGREDIENT", "IS", ""), rows(found))
     wrong = [one for one in found if one.fails(is_strict=is_strict)]
     if wrong:
         raise IntegrityError(
@@ -41,6 +43,16 @@ def verify(what: str, *, is_strict: bool, as_json: bool) -> None:
             where=str(paths.rollouts),
             details=[f"{one.name}: {one.status}{f', {one.detail}' if one.detail else ''}" for one in wrong],
         )
+
+
+def rows(found: Sequence[Finding]) -> Iterator[tuple[str, str, str]]:
+    """The findings as a table shows them, with short paths."""
+    named = {one.name: one.name.partition(" ")[2] for one in found if one.name.startswith(_NAMED_BY_PATH)}
+    shown = short_paths(named.values(), Path.cwd())
+    for one in found:
+        path = named.get(one.name)
+        name = one.name if path is None else f"{one.name.removesuffix(path)}{shown[path]}"
+        yield name, one.status, one.detail
 
 
 def run_at(what: str) -> Path:

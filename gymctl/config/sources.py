@@ -50,8 +50,12 @@ class Selection:
     """Servers get Ray containers of the project's own, also where the config names a cluster."""
     ray_workers: int | None = None
     start_anyway: bool = False
+    packed: str | None = None
+    """The one of `search_dir` that is a packed benchmark: it is meant to go before files of the same name."""
     needs_model: bool = True
     """False for commands that only look: where no model is chosen, a placeholder stands in for it."""
+    is_placeholder_told: bool = True
+    """False where it changes nothing for the user."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +93,7 @@ def read_all(selection: Selection, roots: SearchRoots, cwd: Path, problems: Prob
     stand_in = standins.layer((*layers, top)) if is_replay or _is_model_open(selection) else None
     if stand_in is not None:
         layers.insert(0, stand_in)
-        if not is_replay:
+        if not is_replay and selection.is_placeholder_told:
             problems.warn(standins.told(stand_in))
     return Sources(included, tuple(layers), top, files, cassette)
 
@@ -154,7 +158,7 @@ def _entries(
         for value in values:
             path, warning = selectors.resolve(kind, value, roots)
             entries.append(str(path))
-            if warning:
+            if warning and not _is_packed(path, selection):
                 warn(warning)
     entries += raw_paths or []
     if entries or raw_paths is not None:
@@ -162,6 +166,10 @@ def _entries(
     if env_file is None:
         return [], "command line"
     return include.entries_of(env_file[0]), env_file[0].name
+
+
+def _is_packed(path: Path, selection: Selection) -> bool:
+    return selection.packed is not None and path.is_relative_to(Path(selection.packed).resolve())
 
 
 def slips_typed(

@@ -77,8 +77,7 @@ def _tell(
 ) -> None:
     by_tag = {plan.tag: plan for plan in plans}
     new = [by_tag[tag] for tag in built]
-    for warning in planted.warnings(new, secrets):
-        reporter.note(f"warning: {warning}")
+    planted.tell(plans, built, secrets, reporter.note)
     size = sum(plan.context.size for plan in new)
     made = f"{len(new)} built from {max(size // 1000, 1):,} kB of files" if new else "all there"
     reporter.step("images", f"{len(by_tag)} in use, {made}")

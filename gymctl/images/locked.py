@@ -68,6 +68,13 @@ class Source:
 
     lock: Lock
     where: str
+    is_packed: bool = False
+    """Whether it came with a benchmark that was pushed or bundled."""
+
+    @property
+    def name(self) -> str:
+        """For the user, who never saw the file of a packed benchmark."""
+        return "the benchmark" if self.is_packed else self.where
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +110,7 @@ async def ensure_locked(config: Config, source: Source, engine: Engine, reporter
         ids |= await _pulled(missing, engine, reporter, source)
     found = {tag: id for tag, id in ids.items() if id is not None}
     pulled = f", {len(missing)} pulled" if missing else ""
-    reporter.step("images", f"{len(found)} in use, locked by {source.where}{pulled}")
+    reporter.step("images", f"{len(found)} in use, locked by {source.name}{pulled}")
     by_server = {name: found[need.plan.tag] for need in needs for name in need.plan.servers}
     return Images(found[needs[0].plan.tag], by_server, lock=_used(source.lock, needs))
 

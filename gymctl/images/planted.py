@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from gymctl.config.tree import masking
 from gymctl.images.context import Context
@@ -22,6 +22,15 @@ def places(context: Context, secrets: Collection[str]) -> list[str]:
         return []
     found = re.compile(b"|".join(map(re.escape, values)))
     return [place for place, file in context.files.items() if found.search(file.read_bytes())]
+
+
+def tell(
+    plans: Sequence[ImagePlan], built: Sequence[str], secrets: Collection[str], note: Callable[[str], None]
+) -> None:
+    """The doubts about those of `plans` whose tags were just built; the others were told of then."""
+    by_tag = {plan.tag: plan for plan in plans}
+    for warning in warnings([by_tag[tag] for tag in built], secrets):
+        note(f"warning: {warning}")
 
 
 def warnings(plans: Sequence[ImagePlan], secrets: Collection[str]) -> Iterator[str]:

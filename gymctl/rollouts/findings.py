@@ -1,4 +1,4 @@
-"""What was found of one ingredient of a run when its digest was computed again."""
+"""What was found of one ingredient of a run, or one part of an image, when its digest was computed again."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ class Finding:
     status: Status
     """gone: it is not on this machine, so nobody can tell."""
     detail: str = ""
+    thing: str = ""
+    """What it is a part of, where there are many: an image's name. `name` begins with it."""
 
     @classmethod
     def of(cls, name: str, expected: str, found: str, detail: str = "") -> Finding:

@@ -186,7 +186,8 @@ async def locked(choice: RuntimeChoice, lock_file: Path, platform: str | None = 
     from gymctl.images.locked import Source
     from gymctl.runtime.compose import ComposeLauncher
 
-    source = Source(read(lock_file), str(lock_file))
+    is_packed = lock_file.with_name("benchmark.json").is_file()
+    source = Source(read(lock_file), str(lock_file), is_packed)
     return ComposeLauncher(await asyncio.to_thread(Engine.connect, platform), source)
 
 

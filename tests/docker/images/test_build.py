@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes.program import gymctl
 
 from gymctl.config.model import Config
 from gymctl.engine import Engine
 from gymctl.errors import EngineError
 from gymctl.images.build import ensure, existing
+from gymctl.images.lock import read
 from gymctl.images.secrets import BuildSecrets
 from gymctl.programs import Finished
 
@@ -152,6 +154,25 @@ async def test_a_package_that_does_not_exist_is_named_and_the_other_images_are_b
     tags = existing(engine)
     assert any(tag.startswith("gymctl/resources-good:") for tag in tags)
     assert not any(tag.startswith("gymctl/resources-bad:") for tag in tags)
+
+
+def test_gymctl_build_locks_the_images_that_are_there_when_another_does_not_build(
+    tmp_path: Path, own_base: str
+) -> None:
+    servers = tmp_path / "resources_servers"
+    servers.mkdir()
+    folder(servers, "bad", Dockerfile="ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nRUN false\n")
+    folder(servers, "doubtful", Dockerfile="ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nARG INDEX_TOKEN\n")
+    for place in servers.iterdir():
+        (place / "requirements.txt").touch()
+    done = gymctl("build", "resources_servers/bad", "resources_servers/doubtful", cwd=tmp_path)
+    assert done.returncode == 4
+    assert "images.lock.json names the 2 images that are there" in done.stderr
+    assert [one.name for one in read(tmp_path / "images.lock.json").images] == [
+        "Dockerfile.base",
+        "resources_servers/doubtful",
+    ]
+    assert "warning: the Dockerfile of resources_servers/doubtful has INDEX_TOKEN" in done.stderr
 
 
 async def test_the_login_of_an_index_is_not_in_the_error(

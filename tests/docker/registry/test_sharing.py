@@ -143,6 +143,7 @@ async def test_benchmark_runs_by_digest_where_nothing_of_it_is_and_a_tag_leads_a
     assert done.returncode == 0, done.stderr
     digest = shared.told["benchmark"]["digest"]
     assert f"{shared.reference}@{digest}" in done.stderr
+    assert "locked by the benchmark" in done.stderr and "warning" not in done.stderr
     assert rewards(tmp_path / "out.jsonl") == rewards(shared.folder / "local.jsonl")
     passport = json.loads((tmp_path / "out" / "passport.json").read_text())
     assert passport["benchmark"] == {"reference": shared.reference, "digest": digest}

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from gymctl.cli import from_registry, verify
 from gymctl.cli.output import Console
+from gymctl.cli.packed import Opened
 from gymctl.cli.selection import Chosen
+from gymctl.config.load import load
 from gymctl.errors import UsageError
+from gymctl.paths import bundled
 
 
 @pytest.mark.parametrize(
@@ -53,3 +57,14 @@ def test_lock_is_known_by_its_name_or_content(tmp_path: Path, name: str, text: s
     file.write_text(text)
     assert verify.is_lock_file(file) is expected
     assert not verify.is_lock_file(tmp_path / "missing.lock.json")
+
+
+def test_files_that_a_packed_benchmark_goes_before_are_no_warning(tmp_path: Path) -> None:
+    shutil.copytree(bundled() / "benchmarks" / "weather", tmp_path / "benchmarks" / "weather")
+    named = ("localhost:1/weather", "sha256:1")
+    found = Opened.of(Chosen({"tokens": ["localhost:1/weather"]}), named[0], tmp_path, "weather", named)
+    packed = load(found.chosen.selection(needs_model=False))
+    assert packed.search_roots[0] == tmp_path
+    assert not [one for one in packed.warnings if "hides" in one]
+    own = Chosen({"tokens": ["weather"], "search_dir": [str(tmp_path)]})
+    assert [one for one in load(own.selection(needs_model=False)).warnings if "hides" in one]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gymctl.cli.main import main
 from gymctl.cli.selection import selection, sort_tokens
 from gymctl.errors import UsageError
 
@@ -31,3 +32,23 @@ def test_the_api_key_is_not_shown() -> None:
 def test_an_empty_token_is_an_error() -> None:
     with pytest.raises(UsageError):
         sort_tokens([""])
+
+
+@pytest.mark.parametrize("command", ["build", "push", "bundle"])
+def test_help_of_commands_that_make_images_leaves_out_what_changes_none(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    shown = capsys.readouterr().out
+    assert "--model-type" in shown and "--set-file" in shown
+    for flag in ("--model-api-key", "--on-miss", "--policy-at", "--ray", "--project"):
+        assert f"{flag} " not in shown
+    assert ("BENCHMARK|SERVER|FILE.yaml" in shown) is (command == "build")
+
+
+def test_flags_that_help_leaves_out_are_understood(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["build", "no-such-benchmark-here", "--model-url", "http://h", "--project", "p"])
+    assert ended.value.code == 2
+    assert "no-such-benchmark-here" in capsys.readouterr().err

@@ -11,6 +11,7 @@ import pytest
 from gymctl.cli import verify_inputs
 from gymctl.cli.identity import CODE, CONTENT, SDK, prompt_digest
 from gymctl.cli.main import main
+from gymctl.cli.passport_text import rows
 from gymctl.images.context import sdk_context, server_context
 from gymctl.paths import RunPaths
 from gymctl.rollouts import passport, seal
@@ -241,10 +242,16 @@ async def test_show_and_diff(
         "weather",
         "not returned",
         "5 pids (cgroup v2)",
-        "sha256:111111111111",
+        f"weather  111111111111  {TAG}",
         "gymctl eval weather",
     ):
         assert text in shown
+    assert ID[7:] not in shown
+    sealed = passport.read(one.passport)
+    assert sealed is not None
+    locked = {"w": ServerSeen(image=ID, id=ID, profile="closed")}
+    texts = [text for _, text in rows(sealed.model_copy(update={"servers": locked}))]
+    assert "w     111111111111  closed   limits not known" in texts
     told = passport.read(other.passport)
     assert told is not None
     changed = {"weather": ServerSeen(image=TAG, id=f"sha256:{'3' * 64}", cgroup="v2", pids=7)}

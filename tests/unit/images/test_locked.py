@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,14 @@ async def test_images_that_are_here_are_run_by_their_ids_and_nothing_is_asked_fo
     assert reporter.notes == []
     assert reporter.steps == ["images: 2 in use, locked by images.lock.json"]
     assert [one.name for one in images.lock.images] == [BASE, "resources_servers/weather"]
+
+
+async def test_the_lock_of_a_packed_benchmark_is_not_told_by_its_place(tmp_path: Path) -> None:
+    place = folder(tmp_path, "weather")
+    engine, reporter = Engine(digest("base"), digest("w")), Reporter()
+    source = replace(lock(locked_folder(place, "w")), is_packed=True)
+    await ensure_locked(config(weather=place), source, engine, reporter)  # type: ignore[arg-type]
+    assert reporter.steps == ["images: 2 in use, locked by the benchmark"]
 
 
 async def test_an_engine_that_names_images_by_their_manifests_is_understood(tmp_path: Path) -> None:
