@@ -12,8 +12,8 @@ time="@$SOURCE_DATE_EPOCH"
 began=$(date +%s.%N -d '-0.02 seconds')
 /bin/sh "$@" || exit $?
 
-# Logs, and caches that hold file times.
-rm -rf /var/log/apt /var/log/dpkg.log /var/log/alternatives.log /var/cache/ldconfig/aux-cache \
+# Logs, caches that hold file times, and locks of uv, named by folders that a package from sources is built in.
+rm -rf /tmp/uv-*.lock /var/log/apt /var/log/dpkg.log /var/log/alternatives.log /var/cache/ldconfig/aux-cache \
     /var/cache/apt/pkgcache.bin /var/cache/apt/srcpkgcache.bin 2>/dev/null
 
 changed() {

@@ -299,7 +299,7 @@ def _texts(value: Any, key: str) -> Iterator[tuple[str, str]]:
         yield key, value
 
 
-_DEFAULT = re.compile(r"\$\{oc\.env:\w+,\s*['\"]?([^}'\"]+)")
+_DEFAULT = re.compile(r"\$\{oc\.env:\w+,\s*['\"]?([^}'\"]+)[^}]*\}")
 _LOOKS_SECRET = re.compile(r"(?=.*\d)(?=.*[A-Za-z])\S{12,}")
 
 
@@ -312,7 +312,8 @@ def _secrets(config: Config, packed: list[str], tree: _Tree) -> frozenset[str]:
         path = tree.files[place].path
         if path is not None:
             values = read(path, place).values
-            own |= masking.secrets_of(values)
+            # `${oc.env:NAME,default}` as it is written is a name; its default is looked at by itself.
+            own |= {value for value in masking.secrets_of(values) if not _DEFAULT.fullmatch(value)}
             texts = (text for _, text in _texts(values, ""))
             defaults |= {match[1].strip() for text in texts for match in _DEFAULT.finditer(text)}
     env_file = tree.roots.find(ENV_FILE)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gymctl.cli import selection as flags
+from gymctl.cli.amounts import size
 from gymctl.cli.output import Console, reporter
 from gymctl.errors import UsageError
 
@@ -137,8 +138,8 @@ def _show(pushed: list[PushedImage], benchmark: PushedBenchmark, name: str, cons
         (
             one.image.repository.rsplit("/", 1)[-1],
             one.image.platform,
-            _bytes(one.image.size),
-            _bytes(one.sent),
+            size(one.image.size),
+            size(one.sent),
             f"{(one.image.digest or '')[:19]}…",
             "yes" if one.has_sbom else "no",
         )
@@ -146,7 +147,7 @@ def _show(pushed: list[PushedImage], benchmark: PushedBenchmark, name: str, cons
     ]
     digest = f"{(benchmark.reference.digest or '')[:19]}…"
     console.table(
-        header, [*rows, (name, "benchmark", _bytes(benchmark.size), _bytes(benchmark.sent), digest, "–")]
+        header, [*rows, (name, "benchmark", size(benchmark.size), size(benchmark.sent), digest, "–")]
     )
 
 
@@ -164,14 +165,6 @@ def _json(pushed: list[PushedImage], benchmark: PushedBenchmark) -> dict[str, An
             for one in pushed
         ],
     }
-
-
-def _bytes(count: int) -> str:
-    for unit in ("B", "kB", "MB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}"
-        count = round(count / 1000)
-    return f"{count} GB"
 
 
 async def _dry_run(selection: Selection, asked: _Asked, console: Console) -> None:
@@ -193,8 +186,8 @@ async def _dry_run(selection: Selection, asked: _Asked, console: Console) -> Non
     for name in dict.fromkeys(names):
         target = asked.place.path(name.rsplit("/", 1)[-1])
         console.data(f"docker push {asked.place.host}/{target}:<hash of its inputs>")
-    size = sum(item.size for item in content.files.values())
+    total = sum(item.size for item in content.files.values())
     console.say(
-        f"and send {len(content.files)} files ({_bytes(size)}) as "
+        f"and send {len(content.files)} files ({size(total)}) as "
         f"{asked.place.host}/{asked.place.path(content.name)}:{asked.tag}"
     )

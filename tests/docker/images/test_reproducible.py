@@ -25,9 +25,12 @@ RUN date +%s%N >/srv/kept/built-at && echo fixed >/srv/kept/too
 COPY app.py /srv/kept/
 USER 999:999
 """
-INSTALLS = (
-    "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nUSER 0\nRUN echo x >>/var/log/dpkg.log; mkdir -p /srv/a/b; date\n"
-)
+INSTALLS = """\
+ARG BASE_IMAGE
+FROM ${BASE_IMAGE}
+USER 0
+RUN echo x >>/var/log/dpkg.log; mkdir -p /srv/a/b; touch /tmp/uv-setuptools-$(date +%s%N).lock; date
+"""
 
 
 def folder(root: Path, name: str, **files: str) -> Path:

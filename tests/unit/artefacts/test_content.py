@@ -202,6 +202,9 @@ def test_key_in_the_config_itself_is_refused_and_a_plain_word_is_not(folder: Pat
     extra = "search_api_key: ${{oc.env:GYMCTL_TEST_UNSET,MISSING}}".replace("{{", "{").replace("}}", "}")
     write(folder, "benchmarks/tool/config.yaml", SERVER.format(rows=ROWS, extra=extra))
     assert packed()
+    extra = "search_api_key: ${{oc.env:GYMCTL_TEST_UNSET_4711,EMPTY}}".replace("{{", "{").replace("}}", "}")
+    write(folder, "benchmarks/tool/config.yaml", SERVER.format(rows=ROWS, extra=extra))
+    assert packed()
     extra = "search_api_key: sk-planted-1234567"
     write(folder, "benchmarks/tool/config.yaml", SERVER.format(rows=ROWS, extra=extra))
     with pytest.raises(ConfigError, match=r"benchmarks/tool/config\.yaml"):

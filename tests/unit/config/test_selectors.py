@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -75,10 +76,23 @@ def test_a_name_never_leaves_its_folder(roots, value) -> None:
 def test_the_highest_root_wins_with_a_warning(roots, tmp_path) -> None:
     upper = tmp_path / "upper"
     (upper / "benchmarks/gsm8k").mkdir(parents=True)
-    (upper / "benchmarks/gsm8k/config.yaml").touch()
+    (upper / "benchmarks/gsm8k/config.yaml").write_text("a: 1\n")
     path, warning = selectors.resolve(selectors.BENCHMARK, "gsm8k", SearchRoots((upper, *roots.folders)))
     assert path.is_relative_to(upper)
     assert str(tmp_path / "benchmarks/gsm8k/config.yaml") in (warning or "")
+
+
+def test_a_copy_hides_nothing_until_one_of_its_files_is_another(roots, tmp_path) -> None:
+    folder = "responses_api_models/vllm_model"
+    (tmp_path / folder / "app.py").write_text("one")
+    upper = tmp_path / "upper"
+    shutil.copytree(tmp_path / folder, upper / folder)
+    both = SearchRoots((upper, *roots.folders))
+    assert selectors.resolve(selectors.MODEL_TYPE, "vllm_model", both)[1] is None
+    (upper / folder / "app.py").write_text("two")
+    path, warning = selectors.resolve(selectors.MODEL_TYPE, "vllm_model", both)
+    assert path.is_relative_to(upper)
+    assert "hides" in (warning or "")
 
 
 def test_roots_come_in_winning_order_without_repeats(tmp_path) -> None:
