@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,6 +13,7 @@ from gymctl.artefacts.content import Content
 from gymctl.artefacts.layout import PackedImage, Source
 from gymctl.engine import Engine
 from gymctl.errors import EngineError, IntegrityError
+from gymctl.images import scratch
 from gymctl.images.lock import Lock, LockedImage
 from gymctl.images.progress import Reporter
 from gymctl.images.sbom import sbom
@@ -28,11 +28,11 @@ async def bundle(content: Content, lock: Lock, engine: Engine, output: Path, rep
     disk does, to twice the size for a while. An OSError of a full disk is the caller's to tell.
     """
     images = lock.images
-    with tempfile.TemporaryDirectory(prefix=".gymctl-bundle-", dir=output.parent) as folder:
+    with scratch.folder(scratch.BUNDLE, output.parent) as folder:
         reporter.progress(f"looking into {len(images)} images")
         bills = [await sbom(engine, image.id, image.name) for image in images]
         reporter.progress(f"saving {len(images)} images")
-        found = await saved.save(engine, [image.id for image in images], Path(folder) / "images.tar")
+        found = await saved.save(engine, [image.id for image in images], folder / "images.tar")
         packed = [
             PackedImage(image, _of(image, found), bill) for image, bill in zip(images, bills, strict=True)
         ]
@@ -40,7 +40,7 @@ async def bundle(content: Content, lock: Lock, engine: Engine, output: Path, rep
         files = layout.files(content, packed)
         stop = threading.Event()
         try:
-            return await asyncio.to_thread(write, files, Path(folder) / "new", output, stop)
+            return await asyncio.to_thread(write, files, folder / "new", output, stop)
         except asyncio.CancelledError:
             stop.set()
             raise

@@ -27,6 +27,9 @@ from gymctl.images import lock as lock_file
 MANIFEST = "benchmark.json"
 SCHEMA = 1
 SECRET_OVERLAP = 1 << 20
+LONGEST_NAME = 255
+"""Bytes, as file systems have it."""
+LONGEST_PLACE = 1024
 _CHUNK = 8 << 20
 
 
@@ -195,7 +198,8 @@ def check_place(place: str) -> None:
     """A place below a folder, whoever wrote it. Raises IntegrityError."""
     path = PurePosixPath(place)
     is_plain = place == str(path) and not path.is_absolute() and ".." not in path.parts and path.parts
-    if not is_plain or "\\" in place or any(ord(letter) < 32 for letter in place):
+    is_name = place.isprintable() and all(len(part.encode()) <= LONGEST_NAME for part in path.parts)
+    if not is_plain or not is_name or "\\" in place or len(place) > LONGEST_PLACE:
         raise IntegrityError(f"{place!r} is no place for a file of a benchmark")
 
 
@@ -215,6 +219,9 @@ def parse(text: bytes, where: str) -> Manifest:
         check_place(place)
     if len(set(places)) != len(places) or MANIFEST in places:
         raise IntegrityError(f"{MANIFEST} lists a file twice", where=where)
+    folders = {str(folder) for place in places for folder in PurePosixPath(place).parents}
+    if both := folders & {MANIFEST, *places}:
+        raise IntegrityError(f"{MANIFEST} lists {min(both)} as a file and as a folder", where=where)
     return found
 
 

@@ -11,14 +11,16 @@ import base64
 import re
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import aiohttp
 
+from gymctl.artefacts.answers import at_most, json_object
 from gymctl.artefacts.reference import is_loopback
 from gymctl.errors import PrerequisiteError
 
 _PART = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+_TOKEN = re.compile(r"[!-~]+")
 _DOCKER_HUB = ("docker.io", "index.docker.io", "registry-1.docker.io")
 
 
@@ -87,19 +89,29 @@ async def authorization(
     realm = challenge.parts["realm"]
     named = {"scope": challenge.parts.get("scope") or scope, "service": challenge.parts.get("service")}
     asked = {key: value for key, value in named.items() if value}
-    place = urlsplit(realm)
-    if place.scheme != "https" and not is_loopback(place.netloc) and place.netloc != host:
+    place = _place(realm)
+    if place is None:
+        return None
+    # What stands before an @ is no host.
+    if place.scheme != "https" and not is_loopback(place.netloc.rpartition("@")[2]) and place.netloc != host:
         login = None  # a name and password never travel in clear to somebody else
     if login is not None and login.identity_token:
         form = {**asked, "grant_type": "refresh_token", "refresh_token": login.identity_token}
         form["client_id"] = "gymctl"
-        request = session.post(realm, data=form, **options)
+        request = session.post(realm, data=form, allow_redirects=False, **options)
     else:
         headers = {} if login is None else {"Authorization": login.basic}
-        request = session.get(realm, params=asked, headers=headers, **options)
+        request = session.get(realm, params=asked, headers=headers, allow_redirects=False, **options)
     async with request as answer:
         if answer.status != 200:
             return None
-        body = await answer.json(content_type=None)
-    token = body.get("token") or body.get("access_token") if isinstance(body, dict) else None
-    return f"Bearer {token}" if token else None
+        body = json_object(await at_most(answer)) or {}
+    token = body.get("token") or body.get("access_token")
+    return f"Bearer {token}" if isinstance(token, str) and _TOKEN.fullmatch(token) else None
+
+
+def _place(realm: str) -> SplitResult | None:
+    try:
+        return urlsplit(realm)
+    except ValueError:
+        return None

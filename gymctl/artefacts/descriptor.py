@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from gymctl.artefacts.answers import json_object, list_in
 from gymctl.errors import IntegrityError
 
 OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
@@ -47,7 +48,7 @@ class Descriptor:
                 found.get("artifactType"),
                 {str(key): str(value) for key, value in (found.get("annotations") or {}).items()},
             )
-        except (KeyError, TypeError, ValueError, AttributeError):
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
             raise IntegrityError("a manifest is broken: a descriptor lacks its digest", where=where) from None
 
     def json(self) -> dict[str, Any]:
@@ -69,11 +70,8 @@ class Manifest:
         return digest_of(self.data)
 
     def parsed(self, where: str) -> dict[str, Any]:
-        try:
-            found = json.loads(self.data)
-        except ValueError:
-            found = None
-        if not isinstance(found, dict):
+        found = json_object(self.data)
+        if found is None:
             raise IntegrityError("a manifest is broken: it is no JSON object", where=where)
         return found
 
@@ -81,7 +79,7 @@ class Manifest:
         return Descriptor.read(self.parsed(where).get("config"), where)
 
     def layers(self, where: str) -> list[Descriptor]:
-        return [Descriptor.read(layer, where) for layer in self.parsed(where).get("layers") or []]
+        return [Descriptor.read(layer, where) for layer in list_in(self.parsed(where), "layers")]
 
     def descriptor(self, artifact_type: str | None = None) -> Descriptor:
         return Descriptor(self.media_type, self.digest, len(self.data), artifact_type)

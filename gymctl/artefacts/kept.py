@@ -6,15 +6,19 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
+import os
 import shutil
-import tempfile
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from gymctl.artefacts import content
 from gymctl.artefacts.descriptor import Manifest, digest_of
+from gymctl.errors import PrerequisiteError
+from gymctl.images import scratch
 from gymctl.paths import cache_dir
 from gymctl.runtime import cache
 
@@ -24,12 +28,15 @@ _OF_ROOT = Path("/var/cache/gymctl")
 
 def has(digest: str) -> bool:
     """Whether the benchmark with this manifest (`sha256:…`) is there, whole."""
-    return places(digest)[0].is_file()
+    file, folder = places(digest)
+    return file.is_file() and folder.is_dir()
 
 
 def checked(digest: str) -> tuple[Path, content.Manifest]:
-    """Its folder and benchmark.json, compared byte by byte with the digest. Raises IntegrityError."""
+    """Its folder and benchmark.json, compared byte by byte with the digest. Raises IntegrityError, and
+    PrerequisiteError when other users may write there."""
     file, folder = places(digest)
+    _check_owner(file.parent)
     data = file.read_bytes()
     found = hashlib.sha256(data).hexdigest()
     if f"sha256:{found}" != digest:
@@ -42,26 +49,54 @@ def checked(digest: str) -> tuple[Path, content.Manifest]:
 @contextmanager
 def arriving(manifest: bytes) -> Iterator[Path]:
     """A new place to make the folder in. When the block ends well it is kept: the folder first, then the
-    manifest, each old or new and never half."""
-    file, folder = places(digest_of(manifest))
+    manifest, each old or new and never half. Who is faster of several that bring it at once keeps it."""
+    digest = digest_of(manifest)
+    file, folder = places(digest)
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    scratch = Path(tempfile.mkdtemp(prefix=".new-", dir=file.parent))  # mode 0700
-    files = scratch / "files"
-    try:
+    _check_owner(file.parent)
+    with scratch.folder(".new-", file.parent) as new:
+        files = new / "files"
         yield files
-        (scratch / "manifest").write_bytes(manifest)
+        (new / "manifest").write_bytes(manifest)
         files.chmod(0o700)
-        if folder.exists() and not file.is_file():  # left by a process that was ended between the two steps
-            shutil.rmtree(folder)
-        try:
+        with _alone(file.parent):
+            if has(digest):
+                return
+            # Left by a process that was ended between the two steps, or by somebody who removed one of them.
+            file.unlink(missing_ok=True)
+            if folder.exists():
+                shutil.rmtree(folder)
             files.rename(folder)
-        except OSError:
-            if not folder.is_dir():
-                raise
-            # Another process was faster; `checked` looks at what it made.
-        (scratch / "manifest").replace(file)
+            (new / "manifest").replace(file)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
     finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        os.close(descriptor)
+
+
+def _check_owner(folder: Path) -> None:
+    """Who else may write there could change a file after it was checked. Raises PrerequisiteError."""
+    for path in (folder, *folder.resolve().parents):
+        status = path.stat()
+        is_shared = status.st_mode & 0o002 or (status.st_mode & 0o020 and status.st_gid not in _groups())
+        is_foreign = status.st_uid not in (0, os.getuid())
+        if is_foreign or (is_shared and not status.st_mode & stat.S_ISVTX):
+            raise PrerequisiteError(
+                "other users could change benchmarks after they were checked: this folder is not yours alone",
+                where=str(path),
+                hint=f"`chmod go-w {path}`, or XDG_CACHE_HOME names a folder of your own",
+            )
+
+
+def _groups() -> tuple[int, int]:
+    """Root's, and the one that many systems give each user alone."""
+    return 0, os.getgid()
 
 
 def places(digest: str) -> tuple[Path, Path]:

@@ -57,9 +57,13 @@ class Opened:
         return digest_of(self.artefact)
 
     def chunks(self, entry: Entry) -> Iterator[bytes]:
-        """The bytes of `small`, or of one of `places`."""
+        """The bytes of `small`, or of one of `places`. Raises IntegrityError: it ends earlier than it did."""
         with self.path.open("rb") as stream:
-            yield from plain_tar.chunks(stream, entry.offset, entry.size)
+            try:
+                yield from plain_tar.chunks(stream, entry.offset, entry.size)
+            except EOFError:
+                what = "the bundle changed while it was read"
+                raise IntegrityError(what, where=str(self.path), hint=AGAIN) from None
 
 
 def open_bundle(path: Path) -> Opened:
@@ -75,7 +79,7 @@ def open_bundle(path: Path) -> Opened:
         bundle.check_digests()
         try:
             return bundle.opened()
-        except (KeyError, IndexError, TypeError, AttributeError, ValueError):
+        except (KeyError, IndexError, TypeError, AttributeError, ValueError, RecursionError):
             what = f"{layout.INDEX}, {layout.DOCKER} or a manifest is not what gymctl writes"
             raise IntegrityError(what, where=str(path)) from None
 

@@ -91,9 +91,10 @@ def unpack_files(tar_file: Path, manifest: BenchmarkManifest, folder: Path, wher
             for member in tar:
                 stream = tar.extractfile(member) if member.isreg() else None
                 entry = listed.get(member.name)
-                if stream is None or entry is None:
+                # A sparse file is larger than what was sent.
+                if stream is None or entry is None or member.issparse() or member.size != entry.size:
                     raise IntegrityError(f"{member.name!r} is no file of the benchmark", where=where)
                 chunks = iter(lambda stream=stream: stream.read(1 << 20), b"")
                 write_file(folder, entry.path, chunks, is_executable=entry.executable)
-    except (tarfile.TarError, FileExistsError) as error:
+    except (tarfile.TarError, FileExistsError, ValueError) as error:
         raise IntegrityError(f"a layer is no tar of files: {error}", where=where) from None

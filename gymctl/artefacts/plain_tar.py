@@ -107,6 +107,8 @@ def _parse(block: bytes, where: str, last: str) -> tuple[str, int]:
         expected = header(info.name, info.size)
     except (tarfile.HeaderError, ValueError):
         raise IntegrityError(f"the entry {after} is broken", where=where, hint="get it again") from None
+    if info.size < 0:
+        raise IntegrityError(f"the entry {after} is broken", where=where, hint="get it again")
     if info.islnk() or info.issym() or info.isdev() or info.isdir():
         raise IntegrityError(f"{info.name} is no file", where=where)
     if block != expected:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -86,7 +87,9 @@ async def download(
     listed = content.parse(text, where)
     pack.write_file(target, content.MANIFEST, iter([text]), is_executable=False)
     entries = {entry.path: entry for entry in listed.files}
-    for layer in manifest.layers(where):
+    layers = manifest.layers(where)
+    _check_room(sum(layer.size for layer in layers), target.parent, where)
+    for layer in layers:
         if layer.media_type == pack.FILES_TYPE:
             tar = await _layer(registry, path, layer, target.parent / "files.tar")
             await asyncio.to_thread(pack.unpack_files, tar, listed, target, where)
@@ -99,6 +102,15 @@ async def download(
         file = await _layer(registry, path, layer, target / place)
         file.chmod(0o555 if entries[place].executable else 0o444)
     return await asyncio.to_thread(content.check_folder, target, config.digest.removeprefix("sha256:"))
+
+
+def _check_room(size: int, folder: Path, where: str) -> None:
+    free = shutil.disk_usage(folder).free
+    if size > free:
+        what = (
+            f"the benchmark has {size / 1e6:,.0f} MB, and there is room for {free / 1e6:,.0f} MB in {folder}"
+        )
+        raise PrerequisiteError(what, where=where, hint="make room, or XDG_CACHE_HOME names another disk")
 
 
 async def _layer(registry: Registry, path: str, layer: Descriptor, target: Path) -> Path:

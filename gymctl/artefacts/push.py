@@ -19,6 +19,7 @@ from gymctl.images import sbom
 from gymctl.images.lock import LockedImage
 from gymctl.images.progress import Reporter
 from gymctl.programs import Finished
+from gymctl.runtime.tasks import group
 
 PARALLEL_PUSHES = 2
 """The engine itself sends five layers at a time."""
@@ -78,10 +79,10 @@ async def push_images(
         async with slots:
             pushed[image.name] = await _push(image, place, engine, registry, reporter)
 
-    async with asyncio.TaskGroup() as group:
+    async with group() as pushes:
         for image in images:
             if image.name not in pushed:
-                group.create_task(push(image))
+                pushes.create_task(push(image))
     return [pushed[image.name] for image in images]
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-import json
 import ssl
 import urllib.request
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
@@ -21,6 +20,7 @@ import aiohttp
 
 from gymctl import __version__
 from gymctl.artefacts import credentials
+from gymctl.artefacts.answers import at_most, json_object, list_in
 from gymctl.artefacts.descriptor import (
     EMPTY,
     MANIFESTS,
@@ -37,8 +37,6 @@ from gymctl.artefacts.descriptor import (
 from gymctl.artefacts.reference import is_loopback
 from gymctl.errors import EngineError, GymctlError, IntegrityError, PrerequisiteError
 
-MOST_MANIFEST_BYTES = 4 << 20
-"""As registries themselves accept."""
 CONNECT_SECONDS = 20.0
 SILENCE_SECONDS = 120.0
 TRIES = 3
@@ -90,11 +88,9 @@ class Registry:
             if answer.status == 404:
                 return None
             await self._check(answer, f"{path}: manifest")
-            data = await answer.content.read(MOST_MANIFEST_BYTES + 1)
-            while len(data) <= MOST_MANIFEST_BYTES and (more := await answer.content.read(_CHUNK)):
-                data += more
+            data = await at_most(answer)
             media_type = answer.headers.get("Content-Type", "").partition(";")[0]
-        if len(data) > MOST_MANIFEST_BYTES:
+        if data is None:
             raise IntegrityError("a manifest is larger than 4 MB", where=f"{self.host}/{path}")
         found = Manifest(data, media_type)
         if is_digest(wanted) and found.digest != wanted:
@@ -149,7 +145,9 @@ class Registry:
             return False
         async with self._request("POST", path, "blobs/uploads/") as answer:
             await self._check(answer, f"{path}: upload")
-            place = urljoin(str(answer.url), answer.headers.get("Location", ""))
+            place = _joined(str(answer.url), answer.headers.get("Location", ""))
+        if place is None:
+            raise EngineError(f"the registry {self.host} names no place for an upload", where=path)
         place += f"{'&' if '?' in place else '?'}digest={blob.digest}"
         headers = {"Content-Type": "application/octet-stream", "Content-Length": str(blob.size)}
         async with self._request(
@@ -164,21 +162,21 @@ class Registry:
             if answer.status == 404:
                 return []
             await self._check(answer, f"{path}: tags")
-            found = await _json(answer)
-        return sorted(map(str, found.get("tags") or ()))
+            found = await self._json(answer)
+        return sorted(map(str, list_in(found, "tags")))
 
     async def referrers(self, path: str, digest: str, artifact_type: str | None = None) -> list[Descriptor]:
         """What is attached to a manifest: by the registry's API, or where it has none, by tag."""
         async with self._request("GET", path, f"referrers/{digest}") as answer:
             if answer.status == 200:
-                found = await _json(answer)
+                found = await self._json(answer)
             elif answer.status in (400, 404, 405):
                 index = await self.manifest(path, fallback_tag(digest))
                 found = {} if index is None else index.parsed(f"{self.host}/{path}")
             else:
                 await self._check(answer, f"{path}: referrers")
                 found = {}
-        every = [Descriptor.read(one, f"{self.host}/{path}") for one in found.get("manifests") or ()]
+        every = [Descriptor.read(one, f"{self.host}/{path}") for one in list_in(found, "manifests")]
         return [one for one in every if artifact_type in (None, one.artifact_type)]
 
     async def attach(
@@ -217,7 +215,9 @@ class Registry:
         actions = "pull" if method in ("GET", "HEAD") else "pull,push"
         scope = f"repository:{path}:{actions}" if path else ""
         headers = dict(options.pop("headers", {}))
-        is_theirs = urlsplit(url).netloc != urlsplit(self._base).netloc
+        is_theirs = urlsplit(url)[:2] != urlsplit(self._base)[:2]
+        # What is sent goes to nobody else; blobs lie elsewhere, and aiohttp takes the login off on the way.
+        options["allow_redirects"] = method in ("GET", "HEAD")
         for attempt in range(1, TRIES + 1):
             is_last = attempt == TRIES
             token = None if is_theirs else self._tokens.get(scope)
@@ -257,12 +257,22 @@ class Registry:
                 hint=f"docker login {self.host}",
             )
         said = ""
-        with contextlib.suppress(ValueError, aiohttp.ClientError):
-            errors = (await _json(answer)).get("errors") or ()
-            said = "; ".join(f"{one.get('code')}: {one.get('message')}" for one in errors[:3])
+        with contextlib.suppress(GymctlError, aiohttp.ClientError):
+            errors = [one for one in list_in(await self._json(answer), "errors") if isinstance(one, dict)]
+            said = "; ".join(f"{one.get('code')}: {one.get('message')}"[:300] for one in errors[:3])
         raise EngineError(
             f"the registry {self.host} answers {answer.status} for {what}", details=[said] if said else ()
         )
+
+    async def _json(self, answer: aiohttp.ClientResponse) -> dict[str, Any]:
+        """Raises PrerequisiteError: what answers is no registry, as a portal or a proxy that has a page."""
+        found = json_object(await at_most(answer))
+        if found is None:
+            raise PrerequisiteError(
+                f"{self.host} does not answer as a registry does",
+                hint="check the name, the port and this machine's proxy: what is there is something else",
+            )
+        return found
 
     def _unreachable(self, error: Exception) -> GymctlError:
         """Without the library's own text: it may hold a URL with a key in it."""
@@ -306,6 +316,8 @@ async def _sent(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
         yield chunk
 
 
-async def _json(answer: aiohttp.ClientResponse) -> dict[str, Any]:
-    found = json.loads(await answer.read())
-    return found if isinstance(found, dict) else {}
+def _joined(base: str, place: str) -> str | None:
+    try:
+        return urljoin(base, place)
+    except ValueError:
+        return None

@@ -12,6 +12,7 @@ from gymctl.artefacts.pack import unpack_files, write_file
 from gymctl.engine import Engine
 from gymctl.errors import IntegrityError, PrerequisiteError
 from gymctl.images import lock as lock_file
+from gymctl.images import scratch
 from gymctl.images.lock import LockedImage
 from gymctl.images.progress import Reporter
 
@@ -67,6 +68,14 @@ def keep(opened: Opened) -> Path:
         with kept.arriving(opened.artefact) as new:
             unpack(opened, new)
     return kept.checked(opened.digest)[0]
+
+
+def unpack_to(opened: Opened, folder: Path) -> None:
+    """As `unpack`; the folder is whole or not there."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with scratch.folder(scratch.UNBUNDLE, folder.parent) as new:
+        unpack(opened, new / "files")
+        (new / "files").rename(folder)
 
 
 def unpack(opened: Opened, folder: Path) -> None:

@@ -71,9 +71,9 @@ def _found(engine: Engine | None, only: Collection[str], *, all_images: bool) ->
         yield Candidate("folder", name, f"{folder.path.name} is not up", folder.size, act)
     if only:
         return
-    for folder in leftovers.of_builds().folders:
+    for folder in leftovers.of_builds(Path.cwd()).folders:
         act = partial(leftovers.remove_folder, folder)
-        yield Candidate("folder", str(folder.path), "a build that was killed", folder.size, act)
+        yield Candidate("folder", str(folder.path), "a command that was killed", folder.size, act)
     if engine is not None:
         yield from _images(engine, all_images=all_images)
 

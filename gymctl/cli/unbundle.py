@@ -55,7 +55,7 @@ def command(
                 folder = await asyncio.to_thread(unbundle.keep, found)
             else:
                 folder = to
-                await asyncio.to_thread(unbundle.unpack, found, to)
+                await asyncio.to_thread(unbundle.unpack_to, found, to)
         if json:
             console.json(_facts(found, folder))
         else:

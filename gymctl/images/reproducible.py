@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from gymctl.config.model import BuildSettings
 from gymctl.engine import Engine
 from gymctl.errors import IntegrityError
+from gymctl.images import scratch
 from gymctl.images.build import make
 from gymctl.images.differences import differences
 from gymctl.images.plan import ImagePlan
@@ -54,8 +53,8 @@ async def _compared(plan: ImagePlan, second: ImagePlan, engine: Engine) -> list[
     second_id = await asyncio.to_thread(engine.image_id, second.tag)
     if first_id == second_id:
         return []
-    with tempfile.TemporaryDirectory(prefix="gymctl-compare-") as folder:
-        files = Path(folder) / "first.tar", Path(folder) / "second.tar"
+    with scratch.folder(scratch.COMPARED) as folder:
+        files = folder / "first.tar", folder / "second.tar"
         for tag, file in zip((plan.tag, second.tag), files, strict=True):
             (await engine.run("save", "--output", str(file), tag)).check(f"{plan.source} cannot be compared")
         layers = await asyncio.to_thread(differences, *files)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from gymctl.engine import Engine
-from gymctl.errors import EngineError, IntegrityError
+from gymctl.errors import EngineError, IntegrityError, first_cause
 from gymctl.images import inventory
 from gymctl.images.bom import About, document
 from gymctl.images.lock import LockedImage
@@ -65,8 +65,11 @@ async def sboms(engine: Engine, images: Iterable[LockedImage], folder: Path) -> 
         await asyncio.to_thread(file.write_bytes, content)
         return file
 
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(write(image)) for image in images]
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(write(image)) for image in images]
+    except ExceptionGroup as errors:
+        raise first_cause(errors) from None
     return [task.result() for task in tasks]
 
 

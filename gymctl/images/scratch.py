@@ -1,9 +1,10 @@
-"""Where a build lays out its context and secrets: locked while it runs, so that a killed one is found."""
+"""Where a command lays out what it makes: locked while it runs, so that what a killed one left is found."""
 
 from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import tempfile
 import time
 from collections.abc import Iterator
@@ -11,14 +12,21 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 PREFIX = "gymctl-build-"
+COMPARED = "gymctl-compare-"
+BUNDLE = ".gymctl-bundle-"
+UNBUNDLE = ".gymctl-unbundle-"
 SURELY_LOCKED_SECONDS = 60.0
 """A folder is locked right after it is made, but not at once."""
 
 
 @contextmanager
-def folder() -> Iterator[Path]:
-    """A folder of this user's alone, gone at the end."""
-    with tempfile.TemporaryDirectory(prefix=PREFIX) as made:
+def folder(prefix: str = PREFIX, beside: Path | None = None) -> Iterator[Path]:
+    """A folder of this user's alone, gone at the end: below `beside`, or where temporary files lie. What
+    commands that were killed left there under this prefix goes first where it lies beside something else."""
+    if beside is not None:
+        for left in abandoned(prefix, beside):
+            shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=beside, ignore_cleanup_errors=True) as made:
         descriptor = os.open(made, os.O_RDONLY)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -27,9 +35,9 @@ def folder() -> Iterator[Path]:
             os.close(descriptor)
 
 
-def abandoned() -> Iterator[Path]:
-    """Folders of this user's builds that were killed."""
-    for path in sorted(Path(tempfile.gettempdir()).glob(f"{PREFIX}*/")):
+def abandoned(prefix: str = PREFIX, place: Path | None = None) -> Iterator[Path]:
+    """Folders of this user's commands that were killed."""
+    for path in sorted((place or Path(tempfile.gettempdir())).glob(f"{prefix}*/")):
         with suppress(OSError):
             status = path.lstat()
             is_old = time.time() - status.st_ctime > SURELY_LOCKED_SECONDS

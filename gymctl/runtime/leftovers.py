@@ -132,9 +132,17 @@ def is_held(paths: ProjectPaths) -> bool:
     return any(scratch.is_locked(path) for path in (paths.lock, paths.use))
 
 
-def of_builds() -> Leftovers:
-    """Folders of builds that were killed: contexts, and files with the logins of indexes. Blocking."""
-    return Leftovers(folders=tuple(Folder(path, size_of(path)) for path in scratch.abandoned()))
+def of_builds(base: Path) -> Leftovers:
+    """Folders of builds that were killed (contexts, files with the logins of indexes), and those of bundles
+    in `base`. Blocking."""
+    places = [
+        (scratch.PREFIX, None),
+        (scratch.COMPARED, None),
+        (scratch.BUNDLE, base),
+        (scratch.UNBUNDLE, base),
+    ]
+    found = (path for prefix, place in places for path in scratch.abandoned(prefix, place))
+    return Leftovers(folders=tuple(Folder(path, size_of(path)) for path in found))
 
 
 def remove_folder(folder: Folder) -> str | None:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from gymctl.artefacts import layout, plain_tar, saved
 from gymctl.artefacts.opened import open_bundle
 from gymctl.artefacts.pack import FILES_TYPE, pack
-from gymctl.artefacts.unbundle import keep, lock_for, unpack
+from gymctl.artefacts.unbundle import keep, lock_for, unpack, unpack_to
 from gymctl.engine import Engine
 from gymctl.errors import EngineError, IntegrityError
 from gymctl.images.lock import read
@@ -211,6 +211,25 @@ def test_what_is_no_file_is_refused(tmp_path: Path, whole: bytes, kind: bytes) -
     info = tarfile.TarInfo("AAA")
     info.type, info.linkname, info.mode = kind, "/etc/passwd", 0o644
     assert "AAA is no file" in refused(tmp_path, info.tobuf(tarfile.GNU_FORMAT) + whole)
+
+
+@pytest.mark.parametrize("size", [-1, -512, -(1 << 40)])
+def test_a_size_below_nothing_is_refused(size: int) -> None:
+    head = plain_tar.header("a", size)
+    with pytest.raises(IntegrityError, match="broken"):
+        list(plain_tar.scan(io.BytesIO(head + bytes(4096)), "test"))
+
+
+def test_unpacked_folder_is_whole_or_not_there(tmp_path: Path, whole: bytes) -> None:
+    (tmp_path / "b.gymb").write_bytes(whole)
+    found = open_bundle(tmp_path / "b.gymb")
+    (tmp_path / "b.gymb").write_bytes(whole[: found.small.offset])  # it goes away while it is read
+    with pytest.raises(IntegrityError, match="changed while"):
+        unpack_to(found, tmp_path / "new" / "place")
+    assert list((tmp_path / "new").iterdir()) == []
+    (tmp_path / "b.gymb").write_bytes(whole)
+    unpack_to(found, tmp_path / "new" / "place")
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["place"]
 
 
 def test_names_out_of_order_are_refused(tmp_path: Path, whole: bytes) -> None:
