@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gymctl.artefacts.content import Content
-from gymctl.artefacts.gather import gather
+from gymctl.artefacts.gather import SPLIT, gather
 from gymctl.config.families import family_of
 from gymctl.config.model import Config
 from gymctl.config.reading import selectors
@@ -59,11 +59,24 @@ async def made(
     built = await make(plans, engine, reporter, config.settings.build)
     await asyncio.to_thread(planted.tell, plans, built, config.secrets, reporter.note)
     reporter.step("images", f"{len(plans)} in use, {f'{len(built)} built' if built else 'all there'}")
+    _tell_of_rows(config, reporter)
     lock = await asyncio.to_thread(lock_of, plans, engine)
     content = await asyncio.to_thread(
         lambda: gather(config, selection, models=models, lock=lock, extra=extra)
     )
     return Made(content, lock)
+
+
+def _tell_of_rows(config: Config, reporter: Reporter) -> None:
+    """Who runs it gets rows of type `benchmark` without asking: others have to be asked for."""
+    types = sorted({dataset.type for dataset in config.datasets if dataset.path is not None})
+    if not types:
+        reporter.note(
+            "warning: the benchmark brings no rows, so whoever runs it needs --input FILE; "
+            f"a `datasets` entry of type `{SPLIT}` in its configuration would bring them (docs/datasets.md)"
+        )
+    elif SPLIT not in types:
+        reporter.note(f"warning: its rows are of no type `{SPLIT}`: whoever runs it needs --split {types[0]}")
 
 
 def models_that_travel(config: Config) -> Iterator[tuple[str, Path]]:

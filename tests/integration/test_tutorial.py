@@ -36,3 +36,15 @@ def test_the_tutorial_works_as_written(tmp_path: Path) -> None:
     assert mended.returncode == 0, mended.stderr
     assert "reward      0.667" in mended.stdout
     assert "0.667" in text
+
+    (tmp_path / "rows.jsonl").rename(tmp_path / "benchmarks" / "forecast" / "rows.jsonl")
+    named = gymctl(
+        *("eval", "forecast", "--model-type", "scripted_model", "-o", "results/named.jsonl"),
+        *("--runtime", "process"),
+        cwd=tmp_path,
+    )
+    assert named.returncode == 0, named.stderr
+    assert "reward      0.667" in named.stdout
+    packed = gymctl("push", "forecast", "--registry", "localhost:1/team", "--dry-run", cwd=tmp_path)
+    assert packed.returncode == 0, packed.stderr
+    assert "gymctl bundle forecast" in text

@@ -100,7 +100,10 @@ def _problems(entry: Any) -> Iterator[tuple[str, str]]:
         yield "num_repeats", f"`num_repeats` must be at least 1, got `{repeats}`"
     if kind == "benchmark":
         if not isinstance(entry.get("prepare_script"), str):
-            yield "prepare_script", "of type benchmark needs `prepare_script`"
+            needs = (
+                "of type benchmark needs `prepare_script`: a Python file whose `prepare()` returns the path"
+            )
+            yield "prepare_script", needs
         if entry.get("agent") is not None and entry.get("taskset") is not None:
             yield "taskset", "has both `agent` and `taskset`; use one"
     license_name = entry.get("license")

@@ -69,9 +69,18 @@ def resolve(kind: SelectorKind, value: str, roots: SearchRoots) -> tuple[Path, s
     raise UsageError(
         f"unknown value for {kind.flag}: `{value}` (no {' and no '.join(implied)})",
         where=f"{kind.flag} {value}",
-        hint=suggestion(value, kind.known(roots)),
+        hint=_of_another_kind(kind, value, roots) or suggestion(value, kind.known(roots)),
         details=["searched:", *(f"  {root / kind.folder}" for root in roots.folders)],
     )
+
+
+def _of_another_kind(kind: SelectorKind, value: str, roots: SearchRoots) -> str | None:
+    """A plain word means a benchmark; a server that someone writes is none yet."""
+    others = (ENVIRONMENT, RESOURCES_SERVER) if kind is BENCHMARK and "/" not in value else ()
+    for other in others:
+        if any(roots.find_all(path) for path in other.paths(value)):
+            return f"there is one in {other.folder}: {other.flag} {value}"
+    return None
 
 
 def _is_copy(found: Path, other: Path, kind: SelectorKind) -> bool:

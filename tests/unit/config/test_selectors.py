@@ -67,6 +67,12 @@ def test_an_unknown_name_shows_near_ones_and_the_searched_folders(roots, kind, v
     assert kind.paths(value)[0] in caught.value.what
 
 
+def test_a_word_that_is_no_benchmark_but_a_server_tells_its_flag(roots) -> None:
+    with pytest.raises(UsageError) as caught:
+        selectors.resolve(selectors.BENCHMARK, "quiz", roots)
+    assert caught.value.hint == "there is one in resources_servers: --resources-server quiz"
+
+
 @pytest.mark.parametrize("value", ["../benchmarks/gsm8k", "", "gsm8k/../gsm8k", "/etc"])
 def test_a_name_never_leaves_its_folder(roots, value) -> None:
     with pytest.raises(UsageError):
