@@ -49,25 +49,33 @@ def checked(digest: str) -> tuple[Path, content.Manifest]:
 @contextmanager
 def arriving(manifest: bytes) -> Iterator[Path]:
     """A new place to make the folder in. When the block ends well it is kept: the folder first, then the
-    manifest, each old or new and never half. Who is faster of several that bring it at once keeps it."""
+    manifest, each old or new and never half. Who is faster of several that bring it at once keeps it.
+
+    Raises PrerequisiteError when nothing can be written there.
+    """
     digest = digest_of(manifest)
     file, folder = places(digest)
-    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    _check_owner(file.parent)
-    with scratch.folder(".new-", file.parent) as new:
-        files = new / "files"
-        yield files
-        (new / "manifest").write_bytes(manifest)
-        files.chmod(0o700)
-        with _alone(file.parent):
-            if has(digest):
-                return
-            # Left by a process that was ended between the two steps, or by somebody who removed one of them.
-            file.unlink(missing_ok=True)
-            if folder.exists():
-                shutil.rmtree(folder)
-            files.rename(folder)
-            (new / "manifest").replace(file)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _check_owner(file.parent)
+        with scratch.folder(".new-", file.parent) as new:
+            files = new / "files"
+            yield files
+            (new / "manifest").write_bytes(manifest)
+            files.chmod(0o700)
+            with _alone(file.parent):
+                if has(digest):
+                    return
+                # Left by a process that was ended between the two steps, or by who removed one of them.
+                file.unlink(missing_ok=True)
+                if folder.exists():
+                    shutil.rmtree(folder)
+                files.rename(folder)
+                (new / "manifest").replace(file)
+    except OSError as error:
+        what = f"the benchmark cannot be unpacked: {error.strerror}"
+        hint = "XDG_CACHE_HOME names another place"
+        raise PrerequisiteError(what, where=str(file.parent), hint=hint) from None
 
 
 @contextmanager

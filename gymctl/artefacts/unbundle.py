@@ -71,11 +71,15 @@ def keep(opened: Opened) -> Path:
 
 
 def unpack_to(opened: Opened, folder: Path) -> None:
-    """As `unpack`; the folder is whole or not there."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with scratch.folder(scratch.UNBUNDLE, folder.parent) as new:
-        unpack(opened, new / "files")
-        (new / "files").rename(folder)
+    """As `unpack`; the folder is whole or not there. PrerequisiteError: it cannot be written."""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with scratch.folder(scratch.UNBUNDLE, folder.parent) as new:
+            unpack(opened, new / "files")
+            (new / "files").rename(folder)
+    except OSError as error:
+        what = f"the benchmark cannot be unpacked: {error.strerror}"
+        raise PrerequisiteError(what, where=str(folder)) from None
 
 
 def unpack(opened: Opened, folder: Path) -> None:

@@ -86,7 +86,13 @@ def _images(engine: Engine, *, all_images: bool) -> Iterator[Candidate]:
     from gymctl.images import unused
 
     kept = unused.locked(Path.cwd())
-    for one in unused.unused(unused.held(engine), kept, all_images=all_images):
+    held = unused.held(engine)
+    for image, name in unused.of_killed_checks(held):
+        size = image.own_size if image.tags == (name,) else None
+        yield Candidate(
+            "name", name, "a check that was killed", size, partial(unused.remove_name, name, engine)
+        )
+    for one in unused.unused(held, kept, all_images=all_images):
         name = next(iter((*one.image.tags, *one.image.digests)), one.image.id.removeprefix("sha256:")[:12])
         act = partial(unused.remove, one.image, engine)
         yield Candidate("image", name, one.why, one.image.own_size, act)

@@ -26,6 +26,8 @@ from gymctl.images import requirements
 from gymctl.images.context import Context, base_context, server_context
 from gymctl.paths import bundled
 
+AGAIN = "gymctl/again-"
+"""How images are called that are built a second time to be compared; then comes the mark of the command."""
 LABEL_INPUTS = "dev.gymctl.inputs"
 LABEL_KIND = "dev.gymctl.image"
 LABEL_SERVER = "dev.gymctl.implementation"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from gymctl.config.model import BuildSettings
@@ -13,7 +13,7 @@ from gymctl.errors import IntegrityError
 from gymctl.images import scratch
 from gymctl.images.build import make
 from gymctl.images.differences import differences
-from gymctl.images.plan import ImagePlan
+from gymctl.images.plan import AGAIN, ImagePlan
 from gymctl.images.progress import Reporter
 
 MAX_FILES = 12
@@ -30,9 +30,22 @@ async def check(
     # Each on the first build of what it stands on: a difference is then told where it arises.
     mark = secrets.token_hex(4)
     again = {
-        plan.tag: replace(plan, repository=f"gymctl/again-{mark}-{number}")
-        for number, plan in enumerate(distinct)
+        plan.tag: replace(plan, repository=f"{AGAIN}{mark}-{number}") for number, plan in enumerate(distinct)
     }
+    with scratch.folder(f"{scratch.CHECK}{mark}-"):
+        told = await _differing(distinct, again, engine, reporter, settings)
+    if told:
+        raise _refusal(told, len(distinct))
+
+
+async def _differing(
+    distinct: Sequence[ImagePlan],
+    again: Mapping[str, ImagePlan],
+    engine: Engine,
+    reporter: Reporter,
+    settings: BuildSettings,
+) -> list[tuple[ImagePlan, list[str]]]:
+    """Those that got another id, with what differs. `again`: the second plans, by the first one's tag."""
     try:
         await make(list(again.values()), engine, reporter, settings, is_fresh=True)
         told: list[tuple[ImagePlan, list[str]]] = []
@@ -43,8 +56,7 @@ async def check(
                 told.append((plan, lines))
     finally:
         await asyncio.shield(_removed([plan.tag for plan in again.values()], engine))
-    if told:
-        raise _refusal(told, len(distinct))
+    return told
 
 
 async def _compared(plan: ImagePlan, second: ImagePlan, engine: Engine) -> list[str]:

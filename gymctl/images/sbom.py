@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from gymctl.engine import Engine
-from gymctl.errors import EngineError, IntegrityError, first_cause
+from gymctl.errors import EngineError, IntegrityError, PrerequisiteError, first_cause
 from gymctl.images import inventory
 from gymctl.images.bom import About, document
 from gymctl.images.lock import LockedImage
@@ -54,7 +54,7 @@ async def sboms(engine: Engine, images: Iterable[LockedImage], folder: Path) -> 
     images of one name, of folders in different roots, also have the beginning of their ids in it."""
     images = list(images)
     names = Counter(file_name(image) for image in images)
-    await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
+    await asyncio.to_thread(_make, folder)
     slots = asyncio.Semaphore(PARALLEL)
 
     async def write(image: LockedImage) -> Path:
@@ -62,7 +62,7 @@ async def sboms(engine: Engine, images: Iterable[LockedImage], folder: Path) -> 
             content = await sbom(engine, image.id, image.name)
         name = file_name(image)
         file = folder / (name if names[name] == 1 else f"{image.id[7:19]}-{name}")
-        await asyncio.to_thread(file.write_bytes, content)
+        await asyncio.to_thread(_write, file, content)
         return file
 
     try:
@@ -71,6 +71,26 @@ async def sboms(engine: Engine, images: Iterable[LockedImage], folder: Path) -> 
     except ExceptionGroup as errors:
         raise first_cause(errors) from None
     return [task.result() for task in tasks]
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise PrerequisiteError(f"SBOMs cannot be written: {error.strerror}", where=str(folder)) from None
+
+
+def _write(file: Path, content: bytes) -> None:
+    """Old or new, never half."""
+    new = file.with_name(f".{file.name}.new")
+    try:
+        try:
+            new.write_bytes(content)
+            new.replace(file)
+        finally:
+            new.unlink(missing_ok=True)
+    except OSError as error:
+        raise PrerequisiteError(f"an SBOM cannot be written: {error.strerror}", where=str(file)) from None
 
 
 def file_name(image: LockedImage) -> str:
@@ -146,8 +166,12 @@ def _keep(file: Path, content: bytes) -> None:
     """In the cache, old or new; a cache that cannot be written is only slower."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=file.parent, delete=False) as new:
-            new.write(content)
-        Path(new.name).replace(file)
+        with tempfile.NamedTemporaryFile(dir=file.parent, prefix=".new-", delete=False) as new:
+            try:
+                new.write(content)
+                new.flush()
+                Path(new.name).replace(file)
+            except OSError:
+                Path(new.name).unlink(missing_ok=True)
     except OSError:
         return

@@ -13,6 +13,8 @@ from pathlib import Path
 
 PREFIX = "gymctl-build-"
 COMPARED = "gymctl-compare-"
+CHECK = "gymctl-check-"
+"""Empty; says that the images whose names have what comes next are being compared."""
 BUNDLE = ".gymctl-bundle-"
 UNBUNDLE = ".gymctl-unbundle-"
 SURELY_LOCKED_SECONDS = 60.0
@@ -43,6 +45,11 @@ def abandoned(prefix: str = PREFIX, place: Path | None = None) -> Iterator[Path]
             is_old = time.time() - status.st_ctime > SURELY_LOCKED_SECONDS
             if status.st_uid == os.getuid() and not path.is_symlink() and is_old and not is_locked(path):
                 yield path
+
+
+def is_checking(mark: str) -> bool:
+    """Whether the comparison with this mark is going on."""
+    return any(is_locked(path) for path in Path(tempfile.gettempdir()).glob(f"{CHECK}{mark}-*"))
 
 
 def is_locked(path: Path) -> bool:

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gymctl.errors import GymctlError
-from gymctl.images.plan import LABEL_BASE, LABEL_INPUTS
+from gymctl.images import scratch
+from gymctl.images.plan import AGAIN, LABEL_BASE, LABEL_INPUTS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,6 +51,11 @@ class HeldImage:
     def is_named_by_others(self) -> bool:
         """`gymctl push` gives it the name that it has in a registry, with the tag of ours."""
         return any(not name.startswith(OWN_NAMES) and not self._is_pushed_as(name) for name in self.tags)
+
+    @property
+    def names_of_checks(self) -> tuple[str, ...]:
+        """Those that `build --check-reproducible` gave."""
+        return tuple(name for name in self.tags if name.startswith(AGAIN))
 
     def _is_pushed_as(self, name: str) -> bool:
         tag = name.rpartition(":")[2]
@@ -109,6 +115,27 @@ def locked(folder: Path) -> frozenset[str]:
     return frozenset(found)
 
 
+def of_killed_checks(images: Iterable[HeldImage]) -> Iterator[tuple[HeldImage, str]]:
+    """Names that are left of comparisons that were killed. An image may have no other."""
+    for image in images:
+        for name in image.names_of_checks:
+            if not scratch.is_checking(name.removeprefix(AGAIN).partition("-")[0]):
+                yield image, name
+
+
+def remove_name(name: str, engine: Engine) -> str | None:
+    """None when it is gone, with its image if that has no other; else why it stays."""
+    import docker.errors
+
+    try:
+        engine.api.api.remove_image(name, force=False, noprune=True)
+    except docker.errors.ImageNotFound:
+        return None
+    except docker.errors.APIError as error:
+        return str(error.explanation or error)
+    return None
+
+
 def unused(images: Iterable[HeldImage], kept: Collection[str], *, all_images: bool) -> Iterator[Unused]:
     """Those that may go. kept: ids, digests and tags that stay, and with them the images that they stand on.
 
@@ -136,7 +163,9 @@ def unused(images: Iterable[HeldImage], kept: Collection[str], *, all_images: bo
 
 def _stays(image: HeldImage, kept: Collection[str]) -> bool:
     names = {image.id, *image.tags, *(one.rpartition("@")[2] for one in image.digests)}
-    return image.is_used or image.is_named_by_others or not names.isdisjoint(kept)
+    return (
+        image.is_used or image.is_named_by_others or bool(image.names_of_checks) or not names.isdisjoint(kept)
+    )
 
 
 def _why(image: HeldImage, *, is_older: bool) -> str:

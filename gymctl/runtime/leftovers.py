@@ -138,6 +138,7 @@ def of_builds(base: Path) -> Leftovers:
     places = [
         (scratch.PREFIX, None),
         (scratch.COMPARED, None),
+        (scratch.CHECK, None),
         (scratch.BUNDLE, base),
         (scratch.UNBUNDLE, base),
     ]

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import tempfile
 from collections.abc import Collection
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gymctl.images import lock
-from gymctl.images.unused import HeldImage, locked, unused
+from gymctl.images import lock, scratch
+from gymctl.images.unused import HeldImage, locked, of_killed_checks, unused
 
 BASE = "gymctl/base:1"
 INPUTS = "0123456789abcdef" * 4
@@ -124,3 +126,20 @@ def test_nothing_used_or_named_by_others_ever_goes(images: list[HeldImage], all_
     for one in unused(images, (), all_images=all_images):
         assert not one.image.is_used
         assert all(tag.startswith("gymctl/") for tag in one.image.tags)
+
+
+def test_names_of_a_comparison_go_once_it_was_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    images = (
+        image("same", "gymctl/agent-a:1", "gymctl/again-killed-0:1"),
+        image("other", "gymctl/again-killed-1:1"),
+        image("running", "gymctl/again-running-0:1"),
+    )
+    with scratch.folder(f"{scratch.CHECK}running-"):
+        names = [(held.id, name) for held, name in of_killed_checks(images)]
+        assert names == [
+            ("sha256:same", "gymctl/again-killed-0:1"),
+            ("sha256:other", "gymctl/again-killed-1:1"),
+        ]
+        assert going(*images, all_images=True) == {}
+    assert len(list(of_killed_checks(images))) == 3
