@@ -99,10 +99,16 @@ class Registry:
 
     async def put_manifest(self, path: str, wanted: str, data: bytes, media_type: str = OCI_MANIFEST) -> bool:
         """Store under a tag or its digest. Returns whether the registry keeps referrers of its subject."""
-        headers = {"Content-Type": media_type}
-        async with self._request("PUT", path, f"manifests/{wanted}", headers=headers, data=data) as answer:
-            await self._check(answer, f"{path}: manifest")
-            return "OCI-Subject" in answer.headers
+        for attempt in range(1, TRIES + 1):
+            async with self._request(
+                "PUT", path, f"manifests/{wanted}", headers={"Content-Type": media_type}, data=data
+            ) as answer:
+                # A registry that gets the same blobs from another push may not know them for a moment.
+                if answer.status != 400 or attempt == TRIES:
+                    await self._check(answer, f"{path}: manifest")
+                    return "OCI-Subject" in answer.headers
+            await asyncio.sleep(attempt)
+        raise AssertionError("the last one returns")
 
     async def has_blob(self, path: str, digest: str) -> int | None:
         """The size that the registry says; None when it has no such blob."""

@@ -18,7 +18,7 @@ import typer.exceptions
 from gymctl import __version__
 from gymctl.cli import json_errors
 from gymctl.cli.output import Console, ReaderGone
-from gymctl.errors import EXIT_BUG, GymctlError, Interrupted, PrerequisiteError
+from gymctl.errors import EXIT_BUG, GymctlError, Interrupted, PrerequisiteError, first_cause
 
 Fail = Callable[[GymctlError | str, int], None]
 
@@ -146,6 +146,10 @@ def _run(arguments: list[str], *, is_debug: bool, fail: Fail = lambda error, cod
         console.insist(_bug_report(error))
         fail(f"a bug in gymctl: {type(error).__name__}", EXIT_BUG)
         return EXIT_BUG
+    if code == 130:  # Typer's own, for Ctrl+C before a command has begun to listen
+        console.clear_line()
+        console.insist("error: interrupted")
+        fail("interrupted", 130)
     return code if isinstance(code, int) else 0
 
 
@@ -160,12 +164,19 @@ def _ignore_signals() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-def _refused_by_disk(error: Exception) -> PrerequisiteError | None:
-    """A disk may be full or read-only at any of the files that we write; that is no bug."""
-    if not isinstance(error, OSError) or error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+def _refused_by_disk(error: BaseException) -> PrerequisiteError | None:
+    """A disk may be full or read-only, or closed to this user, at any of the files that we use; that is no
+    bug."""
+    if isinstance(error, BaseExceptionGroup):
+        error = first_cause(error)
+    if not isinstance(error, OSError):
         return None
     where = None if error.filename is None else os.fsdecode(error.filename)
-    return PrerequisiteError(f"a file cannot be written: {error.strerror}", where=where)
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+        return PrerequisiteError(f"a file cannot be written: {error.strerror}", where=where)
+    if where is not None and error.errno in (errno.EACCES, errno.ENAMETOOLONG):
+        return PrerequisiteError(f"a file cannot be used: {error.strerror}", where=where)
+    return None
 
 
 def _bug_report(error: Exception) -> str:

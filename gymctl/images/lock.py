@@ -114,6 +114,13 @@ def read(path: Path) -> Lock:
     if found.schema_version > SCHEMA:
         hint = "use that version"
         raise IntegrityError(f"the lock is of a newer gymctl ({found.gymctl})", where=str(path), hint=hint)
+    by_id: dict[str, LockedImage] = {}
+    for image in found.images:
+        other = by_id.setdefault(image.id, image)
+        if other.inputs != image.inputs:
+            what = f"the lock has one image, {image.id[7:19]}, for {other.name} and for {image.name}"
+            hint = "was it edited by hand? `gymctl build` writes it anew"
+            raise IntegrityError(what, where=str(path), hint=hint)
     return found
 
 

@@ -322,3 +322,22 @@ async def test_referrers_that_are_none_are_no_bug_of_ours(liar: Liar, body: byte
             assert await client.referrers("bench/tool", digest) == []
         except GymctlError as error:
             assert error.exit_code in (3, 9)
+
+
+async def test_a_registry_that_does_not_know_a_blob_yet_is_asked_again(
+    liar: Liar, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when two pushes bring one blob at the same time."""
+    monkeypatch.setattr(registry.asyncio, "sleep", _at_once)
+    statuses = [400, 400, 201]
+    liar.answers["manifests/2"] = lambda _: web.Response(status=statuses.pop(0))
+    async with Registry(liar.host) as client:
+        await client.put_manifest("bench/tool", "2", pack(made()).manifest)
+        statuses[:] = [400] * 3
+        with pytest.raises(EngineError, match="answers 400"):
+            await client.put_manifest("bench/tool", "2", pack(made()).manifest)
+    assert statuses == []
+
+
+async def _at_once(seconds: float) -> None:
+    """Nobody waits in a test."""

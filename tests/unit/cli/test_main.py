@@ -30,6 +30,33 @@ def test_a_disk_that_takes_nothing_is_no_bug(
     assert ("a file cannot be written: the reason" in err) == (code == 3)
 
 
+def test_a_disk_that_refuses_one_of_several_tasks_is_no_bug(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse() -> None:
+        inner = ExceptionGroup("inner", [PermissionError(errno.EACCES, "the reason", "/some/file")])
+        raise ExceptionGroup("tasks", [inner])
+
+    monkeypatch.setattr(doctor, "command", refuse)
+    with pytest.raises(SystemExit) as caught:
+        main.main(["doctor"])
+    assert caught.value.code == 3
+    assert "a file cannot be used: the reason\n  --> /some/file" in capsys.readouterr().err
+
+
+def test_ctrl_c_before_a_command_listens_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stop() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(doctor, "command", stop)
+    with pytest.raises(SystemExit) as caught:
+        main.main(["doctor"])
+    assert caught.value.code == 130
+    assert capsys.readouterr().err == "error: interrupted\n"
+
+
 def with_json(command: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     """The commands that have --json."""
     command = command or typer.main.get_command(main.application())

@@ -204,3 +204,13 @@ def test_place_that_cannot_hold_a_lock_is_told_before_anything_is_built(tmp_path
         check_place(tmp_path)
     with pytest.raises(PrerequisiteError, match="cannot be written"):
         update(tmp_path / "no" / "images.lock.json", Lock())
+
+
+def test_lock_that_has_one_image_for_two_servers_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "images.lock.json"
+    other = one(2).model_copy(update={"id": one(1).id, "inputs": "1" * 64})
+    write(file, Lock(images=(one(1), other)))
+    with pytest.raises(
+        IntegrityError, match="for resources_servers/server1 and for resources_servers/server2"
+    ):
+        read(file)
