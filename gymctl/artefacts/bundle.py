@@ -17,6 +17,7 @@ from gymctl.images import scratch
 from gymctl.images.lock import Lock, LockedImage
 from gymctl.images.progress import Reporter
 from gymctl.images.sbom import sbom
+from gymctl.images.stores import held_or_gone
 
 SUFFIX = ".gymb"
 
@@ -30,9 +31,12 @@ async def bundle(content: Content, lock: Lock, engine: Engine, output: Path, rep
     images = lock.images
     with scratch.folder(scratch.BUNDLE, output.parent) as folder:
         reporter.progress(f"looking into {len(images)} images")
-        bills = [await sbom(engine, image.id, image.name) for image in images]
+        held = [await asyncio.to_thread(held_or_gone, engine, image) for image in images]
+        bills = [
+            await sbom(engine, image.id, image.name, one) for image, one in zip(images, held, strict=True)
+        ]
         reporter.progress(f"saving {len(images)} images")
-        found = await saved.save(engine, [image.id for image in images], folder / "images.tar")
+        found = await saved.save(engine, held, folder / "images.tar")
         packed = [
             PackedImage(image, _of(image, found), bill) for image, bill in zip(images, bills, strict=True)
         ]

@@ -15,7 +15,7 @@ from gymctl.artefacts.reference import Reference
 from gymctl.artefacts.registry import Registry
 from gymctl.engine import Engine
 from gymctl.errors import EngineError, IntegrityError, PrerequisiteError
-from gymctl.images import sbom
+from gymctl.images import sbom, stores
 from gymctl.images.lock import LockedImage
 from gymctl.images.progress import Reporter
 from gymctl.programs import Finished
@@ -111,7 +111,7 @@ async def _push(
         if "Pushed" in (lines.get(name[7:19]), lines.get(layer.digest[7:19]))
     )
     reporter.progress(f"looking into {image.name}")
-    document = await sbom.sbom(engine, image.id, image.name)
+    document = await sbom.sbom(engine, image.id, image.name, held["Id"])
     await registry.attach(path, manifest.descriptor(), sbom.MEDIA_TYPE, document)
     known = image.model_copy(update={"repository": f"{place.host}/{path}", "digest": manifest.digest})
     return PushedImage(known, sent, has_sbom=True)
@@ -121,9 +121,9 @@ def _tagged(engine: Engine, image: LockedImage, target: str) -> dict[str, Any]:
     import docker.errors
 
     try:
-        held: dict[str, Any] = engine.api.api.inspect_image(image.id)
+        held: dict[str, Any] = engine.api.api.inspect_image(stores.held_or_gone(engine, image))
         repository, _, tag = target.rpartition(":")
-        engine.api.api.tag(image.id, repository, tag)
+        engine.api.api.tag(held["Id"], repository, tag)
     except docker.errors.ImageNotFound:
         raise EngineError(f"the image of {image.name} is gone", hint="run it again: it is rebuilt") from None
     return held
@@ -208,5 +208,7 @@ def _failure(image: LockedImage, host: str, finished: Finished) -> EngineError |
 
 def unpushed(image: LockedImage) -> LockedImage:
     """As it was before any push: what a push begins with, whatever registry it went to before."""
+    if image.pinned is None:
+        return image
     name = image.repository.rsplit("/", 1)[-1]
     return image.model_copy(update={"repository": f"gymctl/{name}", "digest": None})

@@ -92,7 +92,7 @@ async def lock_findings(
     is_deep: every layer is read and hashed; else its size is asked for. PrerequisiteError: a registry does
     not answer, or lets nobody in.
     """
-    for host in {_split(image)[0] for image in lock.images if image.digest}:
+    for host in {_split(image)[0] for image in lock.images if image.pinned}:
         await registries.of(host)
     slots = asyncio.Semaphore(PARALLEL)
 
@@ -113,7 +113,7 @@ async def lock_findings(
 async def _in_registry(
     image: LockedImage, registries: Registries, *, is_deep: bool
 ) -> AsyncIterator[Finding]:
-    if image.digest is None:
+    if image.digest is None or image.pinned is None:
         yield Finding(f"{image.name} manifest", "not recorded", "it was never pushed")
         return
     host, path = _split(image)

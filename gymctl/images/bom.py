@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,10 @@ _CLASSIFIERS = {
     "The Unlicense (Unlicense)": "Unlicense",
     "zlib/libpng License": "Zlib",
 }
+
+
+_PARSING = threading.Lock()
+"""The parser of licences makes its tables at its first use: a second thread would meet half of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +160,8 @@ def _licenses(one: dict[str, Any]) -> list[License]:
     for text in (str(one["expression"]), str(one["license"])):
         if not text or len(text) > 200:  # a whole licence text is no expression
             continue
-        made = factory.make_from_string(text)
+        with _PARSING:
+            made = factory.make_from_string(text)
         if isinstance(made, LicenseExpression) or (isinstance(made, DisjunctiveLicense) and made.id):
             return [made]
     last = (str(classifier).rpartition(" :: ")[2] for classifier in one["classifiers"])

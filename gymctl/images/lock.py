@@ -4,7 +4,8 @@ artefact.
 An image is named three ways. `tag` says what it was made from (plan.py). `id` is the digest of the image's
 configuration, which holds those of its layers: it is the same before and after a push, in a bundle and on
 another machine, and it is what Docker's classic image store calls the image. `digest` is the manifest's, by
-which a registry knows it; None until the image was pushed.
+which a registry knows it, and an engine with the containerd store; with the classic store it is None until
+the image was pushed.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gymctl.errors import IntegrityError, PrerequisiteError, UsageError
+from gymctl.images.plan import registry_of
 
 FILE = "images.lock.json"
 SCHEMA = 1
@@ -43,7 +45,7 @@ class LockedImage(BaseModel):
     id: Digest
     """`sha256:…` of the image's configuration."""
     digest: Digest | None = None
-    """`sha256:…` of its manifest in `repository`."""
+    """`sha256:…` of its manifest."""
     platform: Platform
     """`linux/amd64`."""
     inputs: str
@@ -58,7 +60,8 @@ class LockedImage(BaseModel):
     @property
     def pinned(self) -> str | None:
         """`repository@sha256:…`, what can be pulled; None when it was never pushed."""
-        return None if self.digest is None else f"{self.repository}@{self.digest}"
+        is_pushed = self.digest is not None and registry_of(self.repository) is not None
+        return f"{self.repository}@{self.digest}" if is_pushed else None
 
 
 class Lock(BaseModel):
@@ -79,7 +82,7 @@ class Lock(BaseModel):
     def with_images(self, images: Iterable[LockedImage]) -> Lock:
         """With these in the place of those of the same name and platform: of an edited folder the last image
         stays. Several of one name that are given together, of folders in different roots, all stay."""
-        pushed = {one.id: one for one in self.images if one.digest is not None}
+        pushed = {one.id: one for one in self.images if one.pinned is not None}
         found = {(one.name, one.platform, one.context): _as_pushed(one, pushed.get(one.id)) for one in images}
         replaced = {(name, platform) for name, platform, _ in found}
         for one in self.images:
@@ -93,7 +96,7 @@ class Lock(BaseModel):
 
 def _as_pushed(image: LockedImage, pushed: LockedImage | None) -> LockedImage:
     """The same image does not lose its place in a registry when it is looked at again."""
-    if pushed is None or image.digest is not None:
+    if pushed is None or image.pinned is not None:
         return image
     return image.model_copy(update={"repository": pushed.repository, "digest": pushed.digest})
 

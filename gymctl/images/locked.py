@@ -19,6 +19,7 @@ from gymctl.images.lock import Lock, LockedImage
 from gymctl.images.plan import BaseImage, ImagePlan
 from gymctl.images.progress import Reporter
 from gymctl.images.project import Pythons, plan_project
+from gymctl.images.stores import held
 from gymctl.programs import Finished
 
 PARALLEL_PULLS = 3
@@ -102,7 +103,7 @@ async def ensure_locked(config: Config, source: Source, engine: Engine, reporter
         reporter.note(f"the locked images hold gymctl {source.lock.gymctl}; this is {__version__}")
     ids: dict[str, str | None] = {}
     for need in needs:
-        ids[need.plan.tag] = await asyncio.to_thread(_held, engine, need)
+        ids[need.plan.tag] = await asyncio.to_thread(held, engine, need.image)
     # By tag: two folders with the same name and content are one image.
     missing = list({need.plan.tag: need for need in needs if ids[need.plan.tag] is None}.values())
     _refuse([_nowhere(need) for need in missing if need.image.pinned is None], source)
@@ -162,17 +163,6 @@ def _minor(version: str) -> list[str]:
     return version.split(".")[:2]
 
 
-def _held(engine: Engine, need: _Need) -> str | None:
-    """The engine's id of the locked image, when it has it. By the reference of a digest too: engines with the
-    containerd store call an image by its manifest. Blocking."""
-    image = need.image
-    for reference in (image.id, image.digest, image.pinned):
-        found = None if reference is None else engine.image_id(reference)
-        if found is not None and found in (image.id, image.digest):
-            return found
-    return None
-
-
 def _nowhere(need: _Need) -> IntegrityError:
     return IntegrityError(
         f"the image of {need.place} is not here: {_short(need.image.id)}; it was never pushed",
@@ -211,7 +201,7 @@ async def _pull(need: _Need, engine: Engine, reporter: Reporter) -> str:
     finished = await engine.run("pull", "--quiet", "--platform", need.image.platform, pinned)
     if finished.exit_code != 0:
         raise _failure(need, pinned, finished)
-    found = await asyncio.to_thread(_held, engine, need)
+    found = await asyncio.to_thread(held, engine, need.image)
     if found is None:
         seen = await asyncio.to_thread(engine.image_id, pinned)
         raise IntegrityError(

@@ -12,6 +12,7 @@ from gymctl.errors import EngineError
 from gymctl.images import lock
 from gymctl.images.lock import Lock, LockedImage
 from gymctl.images.plan import LABEL_BASE, LABEL_INPUTS, LABEL_SERVER, ImagePlan, without_registry
+from gymctl.images.stores import configurations, named_by_manifest
 
 
 def lock_of(plans: Sequence[ImagePlan], engine: Engine) -> Lock:
@@ -20,9 +21,11 @@ def lock_of(plans: Sequence[ImagePlan], engine: Engine) -> Lock:
     EngineError names an image that the engine does not hold.
     """
     names = {plan.tag: plan.source for plan in plans}
+    found = [_inspect(plan, engine) for plan in plans]
+    configs = configurations(engine, [image["Id"] for image in found if named_by_manifest(image)])
     images = [
-        _locked(plan, _inspect(plan, engine), names.get(plan.parent, without_registry(plan.parent)))
-        for plan in plans
+        _locked(plan, image, configs, names.get(plan.parent, without_registry(plan.parent)))
+        for plan, image in zip(plans, found, strict=True)
     ]
     return Lock(gymctl=__version__).with_images(images)
 
@@ -72,12 +75,15 @@ def update(path: Path, made: Lock) -> None:
         lock.write(path, before.model_copy(update={"gymctl": made.gymctl}).with_images(made.images))
 
 
-def _locked(plan: ImagePlan, image: Mapping[str, Any], base: str) -> LockedImage:
+def _locked(plan: ImagePlan, image: Mapping[str, Any], configs: Mapping[str, str], base: str) -> LockedImage:
+    """configs: what `configurations` says."""
+    name = str(image["Id"])
     return LockedImage(
         name=plan.source,
         repository=plan.repository,
         tag=plan.inputs[:20],
-        id=str(image["Id"]),
+        id=configs.get(name, name),
+        digest=name if name in configs else None,
         platform=platform_of(image),
         inputs=plan.inputs,
         context=plan.context_digest,

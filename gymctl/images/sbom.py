@@ -23,6 +23,7 @@ from gymctl.errors import EngineError, IntegrityError, PrerequisiteError, first_
 from gymctl.images import inventory
 from gymctl.images.bom import About, document
 from gymctl.images.lock import LockedImage
+from gymctl.images.stores import held_or_gone
 from gymctl.paths import cache_dir
 
 MEDIA_TYPE = "application/vnd.cyclonedx+json"
@@ -32,19 +33,20 @@ CANNOT_RUN = (126, 127)
 """How `docker run` ends when the program is not there, or is made for another processor."""
 
 
-async def sbom(engine: Engine, image_id: str, name: str) -> bytes:
+async def sbom(engine: Engine, image_id: str, name: str, held_as: str | None = None) -> bytes:
     """The document of one local image; kept in the user's cache by the image's id.
 
+    held_as: what the engine calls the image, where that is not its id (stores.py).
     Raises IntegrityError when the engine has no such image, EngineError when it cannot be looked into.
     """
     script = await asyncio.to_thread(Path(inventory.__file__).read_bytes)
     made_by = hashlib.sha256(script).hexdigest()[:12]
     kept = cache_dir() / "sbom" / f"{image_id.replace(':', '-')}-{made_by}.json"
-    about = await asyncio.to_thread(_about, engine, image_id, name)
+    about = await asyncio.to_thread(_about, engine, image_id, name, held_as or image_id)
     try:
         found: dict[str, Any] = json.loads(await asyncio.to_thread(kept.read_bytes))
     except (OSError, ValueError):
-        found = await _inventory(engine, image_id, script.decode())
+        found = await _inventory(engine, held_as or image_id, script.decode())
         await asyncio.to_thread(_keep, kept, json.dumps(found).encode())
     return await asyncio.to_thread(document, about, found)
 
@@ -59,7 +61,8 @@ async def sboms(engine: Engine, images: Iterable[LockedImage], folder: Path) -> 
 
     async def write(image: LockedImage) -> Path:
         async with slots:
-            content = await sbom(engine, image.id, image.name)
+            held = await asyncio.to_thread(held_or_gone, engine, image)
+            content = await sbom(engine, image.id, image.name, held)
         name = file_name(image)
         file = folder / (name if names[name] == 1 else f"{image.id[7:19]}-{name}")
         await asyncio.to_thread(_write, file, content)
@@ -99,34 +102,34 @@ def file_name(image: LockedImage) -> str:
     return f"{image.repository.rsplit('/', 1)[-1]}{platform.replace('/', '-')}.cdx.json"
 
 
-def _about(engine: Engine, image_id: str, name: str) -> About:
+def _about(engine: Engine, image_id: str, name: str, held_as: str) -> About:
     import docker.errors
 
     try:
-        found = engine.api.api.inspect_image(image_id)
+        found = engine.api.api.inspect_image(held_as)
     except docker.errors.ImageNotFound:
         hint = "`gymctl build` makes it"
         raise IntegrityError(f"the image of `{name}` is not there", where=image_id, hint=hint) from None
     return About(name, image_id, dict(found["Config"].get("Labels") or {}), str(found["Architecture"]))
 
 
-async def _inventory(engine: Engine, image_id: str, script: str) -> dict[str, Any]:
+async def _inventory(engine: Engine, held_as: str, script: str) -> dict[str, Any]:
     closed = ("--network", "none", "--read-only", "--user", "65534:65534", "--cap-drop", "ALL")
     closed = (*closed, "--security-opt", "no-new-privileges", "--init", "--rm", "--pull", "never")
-    command = (*closed, "--entrypoint", "python3", image_id, "-I", "-S", "-c", script)
+    command = (*closed, "--entrypoint", "python3", held_as, "-I", "-S", "-c", script)
     finished = await engine.run("run", *command)
     if finished.exit_code == 0:
         return json.loads(finished.stdout)
     if finished.exit_code in CANNOT_RUN:
-        return await asyncio.to_thread(_from_outside, engine, image_id)
+        return await asyncio.to_thread(_from_outside, engine, held_as)
     # Not the command: it holds the whole script.
     details = (f"exit code {finished.exit_code}", *finished.last_lines[-15:])
-    raise EngineError("what is in the image cannot be read", where=image_id, details=details)
+    raise EngineError("what is in the image cannot be read", where=held_as, details=details)
 
 
-def _from_outside(engine: Engine, image_id: str) -> dict[str, Any]:
+def _from_outside(engine: Engine, held_as: str) -> dict[str, Any]:
     """The inventory of an image whose Python cannot run: of the files that a stopped container has."""
-    container = engine.api.api.create_container(image_id, command=["none"], network_disabled=True)["Id"]
+    container = engine.api.api.create_container(held_as, command=["none"], network_disabled=True)["Id"]
     try:
         status = _files(engine, container, "/var/lib/dpkg/status")
         more = _files(engine, container, "/var/lib/dpkg/status.d")

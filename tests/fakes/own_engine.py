@@ -29,6 +29,7 @@ class OwnEngine:
 
     folder: Path
     holder: subprocess.Popen[bytes]
+    has_containerd_store: bool = False
     daemon: subprocess.Popen[bytes] | None = field(default=None)
 
     @property
@@ -41,8 +42,9 @@ class OwnEngine:
 
     def start(self) -> None:
         """Returns when it answers."""
+        features = {"features": {"containerd-snapshotter": True}} if self.has_containerd_store else {}
         settings = self.folder / "daemon.json"
-        settings.write_text(json.dumps({"userland-proxy": False}))
+        settings.write_text(json.dumps({"userland-proxy": False, **features}))
         places = {
             "config-file": settings,
             "data-root": self.folder / "data",
@@ -85,10 +87,10 @@ class OwnEngine:
 
 
 @contextmanager
-def own_engine(images: Collection[str] = ()) -> Iterator[OwnEngine]:
+def own_engine(images: Collection[str] = (), *, has_containerd_store: bool = False) -> Iterator[OwnEngine]:
     folder = Path(tempfile.mkdtemp(prefix="gymctl-engine-"))
     holder = subprocess.Popen(["unshare", "--net", "sh", "-c", "ip link set lo up; exec sleep infinity"])
-    engine = OwnEngine(folder, holder)
+    engine = OwnEngine(folder, holder, has_containerd_store)
     try:
         time.sleep(0.5)
         engine.start()

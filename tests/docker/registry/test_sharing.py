@@ -76,7 +76,8 @@ def shared(registry: LocalRegistry, tmp_path_factory: pytest.TempPathFactory) ->
                 environ=environ,
             )
             assert pushed.returncode == 0, pushed.stderr
-            ran = gymctl("eval", "weather", "-o", "local.jsonl", cwd=folder, environ=environ)
+            recorded = ("--model", "record:run.cassette", "-o", "local.jsonl")
+            ran = gymctl("eval", "weather", *recorded, cwd=folder, environ=environ)
             assert ran.returncode == 0, ran.stderr
             cache = tmp_path_factory.mktemp("cache")
             yield Shared(registry, engine, python, folder, json.loads(pushed.stdout), cache)
@@ -135,7 +136,8 @@ async def test_benchmark_runs_by_digest_where_nothing_of_it_is_and_a_tag_leads_a
         try:
             await client.put_manifest(path, weather.tag, json.dumps(other).encode(), right.media_type)
             found = shared.run(shared.folder, "verify", "images.lock.json")
-            done = shared.run(tmp_path, "eval", shared.reference, "-o", "out.jsonl")
+            played = ("--model", f"replay:{shared.folder / 'run.cassette'}", "-o", "out.jsonl")
+            done = shared.run(tmp_path, "eval", shared.reference, *played)
         finally:
             await client.put_manifest(path, weather.tag, right.data, right.media_type)
     assert found.returncode == 9

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -102,3 +104,25 @@ def test_debian_packages_carry_release_and_architecture() -> None:
 def test_a_licence_is_named_where_the_metadata_says_which(about: dict[str, Any], licenses: Any) -> None:
     found = components(distribution("one", **about))
     assert found[f"{VENV}:one"].get("licenses") == licenses
+
+
+def test_documents_that_are_made_side_by_side_have_the_same_bytes() -> None:
+    """The parser of licences makes its tables at its first use; threads that come meanwhile get others."""
+    script = """
+import sys, threading
+from concurrent.futures import ThreadPoolExecutor
+from gymctl.images.bom import About, document
+import cyclonedx.contrib.license.factories  # else the import itself is what threads wait for
+one = {"name": "x", "version": "1", "folder": "/x", "license": "", "classifiers": []}
+found = [{**one, "name": f"x{i}", "expression": "(MIT OR Apache-2.0) AND BSD-3-Clause"} for i in range(40)]
+found = {"python": "", "distributions": found, "dpkg": [], "release": {}, "unread": []}
+about, gate = About("a", "sha256:1", {}, "amd64"), threading.Barrier(8)
+sys.setswitchinterval(1e-6)
+def make(_):
+    gate.wait()
+    return document(about, found)
+with ThreadPoolExecutor(8) as pool:
+    made = set(pool.map(make, range(8)))
+sys.exit(0 if len(made) == 1 and b"BSD-3-Clause" in made.pop() else 1)
+"""
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
