@@ -32,12 +32,13 @@ import tempfile
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import own_images
 import yaml
+from reports import Cost, Report, Size, output, spent, text
 
 from gymctl.config.load import load
 from gymctl.config.model import BuildSettings, Config
@@ -60,8 +61,6 @@ KIND = "resources_servers"
 REPOSITORY = "gymctl-perf"
 TIMES = "/times"
 """In an image: what the shell's `times` said at the end of each of its commands."""
-MIB = 2**20
-PATIENCE = 1800.0
 INTERRUPT = r"""
 import os, signal
 for pid in filter(str.isdigit, os.listdir("/proc")):
@@ -90,36 +89,6 @@ cache = sum(size for number, size in dict(files("/work/cache")).items() if numbe
 print(json.dumps([alone, linked, cache]))
 """
 """Bytes on the disk, in the container of NeMo Gym: a file that has several names counts once."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """Of one thing that was done."""
-
-    what: str
-    wall: float
-    """Seconds."""
-    cpu: float
-    """Seconds."""
-
-
-@dataclass(frozen=True, slots=True)
-class Size:
-    what: str
-    own: int
-    """Bytes that nothing else of the ten has."""
-    shared: int
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    way: str
-    costs: tuple[Cost, ...]
-    sizes: tuple[Size, ...]
-    total: int
-    """Bytes on the disk for all ten, without the package cache."""
-    cache: int
-    """Bytes of the package cache that are in no server's files."""
 
 
 class Quiet:
@@ -374,33 +343,6 @@ def container_cpu(container: str) -> float:
         " awk '/^usage_usec/ {print $2 * 1000}' /sys/fs/cgroup/cpu.stat"
     )
     return float(output("docker", "exec", container, "sh", "-c", read)) / 1e9
-
-
-def output(*command: str) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
-    if done.returncode:
-        sys.exit(
-            f"`{' '.join(command)}` ended with {done.returncode}:\n{(done.stdout + done.stderr)[-2000:]}"
-        )
-    return done.stdout
-
-
-def spent(what: str, wall: float, cpu: float) -> Cost:
-    """Told at once: the rest takes its time."""
-    print(f"{what}: {wall:.1f} s, {cpu:.1f} CPU s", file=sys.stderr)
-    return Cost(what, wall, cpu)
-
-
-def text(report: Report) -> str:
-    lines = [report.way, ""]
-    lines += [f"  {one.what:26} {one.wall:8.1f} s {one.cpu:8.1f} CPU s" for one in report.costs]
-    lines += ["", f"  {'MiB':26} {'its own':>10} {'shared':>10}"]
-    lines += [f"  {one.what:26} {one.own / MIB:10.1f} {one.shared / MIB:10.1f}" for one in report.sizes]
-    lines += [
-        f"  {'all':26} {report.total / MIB:10.1f}",
-        f"  {'package cache beside':26} {report.cache / MIB:10.1f}",
-    ]
-    return "\n".join(lines)
 
 
 if __name__ == "__main__":
