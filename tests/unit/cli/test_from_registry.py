@@ -61,6 +61,8 @@ def test_lock_is_known_by_its_name_or_content(tmp_path: Path, name: str, text: s
 
 def test_files_that_a_packed_benchmark_goes_before_are_no_warning(tmp_path: Path) -> None:
     shutil.copytree(bundled() / "benchmarks" / "weather", tmp_path / "benchmarks" / "weather")
+    with (tmp_path / "benchmarks" / "weather" / "config.yaml").open("a") as file:
+        file.write("# of another version\n")
     named = ("localhost:1/weather", "sha256:1")
     found = Opened.of(Chosen({"tokens": ["localhost:1/weather"]}), named[0], tmp_path, "weather", named)
     packed = load(found.chosen.selection(needs_model=False))
