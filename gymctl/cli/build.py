@@ -146,6 +146,9 @@ async def _lock_requirements(config: Config, console: Console, *, is_json: bool)
     from gymctl.images import requirements
     from gymctl.images.selection import is_ours_to_lock
 
+    theirs = sorted({one.implementation for one in config.servers.values() if one.family == "nemo_gym"})
+    if theirs:
+        console.insist(f"warning: folders of NeMo Gym's own are not locked: {', '.join(theirs)}")
     folders = {block.folder.resolve(): block for block in config.servers.values() if is_ours_to_lock(block)}
     locked: dict[str, int] = {}
     for folder, block in folders.items():
@@ -158,7 +161,7 @@ async def _lock_requirements(config: Config, console: Console, *, is_json: bool)
         return
     for file, count in locked.items():
         console.data(f"{file}  {count} packages")
-    if not locked:
+    if not locked and not theirs:
         console.say("these servers add no packages to the base")
 
 

@@ -19,6 +19,7 @@ from gymctl.images.context import FIXED_TIME, Context
 from gymctl.images.failure import explain, without_mounts
 from gymctl.images.lock import Lock
 from gymctl.images.locking import lock_of
+from gymctl.images.nemo_gym import unused_locks
 from gymctl.images.plan import LABEL_INPUTS, ImagePlan
 from gymctl.images.progress import Reporter
 from gymctl.images.project import Pythons, by_server, needs_nemo_gym, plan_project
@@ -88,6 +89,8 @@ async def plan_all(config: Config, engine: Engine, reporter: Reporter) -> list[I
     reporter.progress("looking at images")
     ours = await base_image.choose(config, engine, reporter)
     newer = await base_image.choose_for_nemo_gym(config, engine, reporter) if needs_nemo_gym(config) else None
+    for file in unused_locks(config):
+        reporter.note(f"warning: {file} is not used: packages of NeMo Gym's own folders are not locked")
     return await asyncio.to_thread(plan_project, config, Pythons(ours, newer))
 
 

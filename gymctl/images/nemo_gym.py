@@ -19,6 +19,7 @@ from pathlib import Path
 
 from gymctl.config.families import REQUIREMENT_FILES
 from gymctl.config.model import Config, ServerBlock
+from gymctl.images import requirements as locked_requirements
 from gymctl.images.context import Context, base_scripts, checkout_files
 from gymctl.images.plan import BaseImage, Dockerfile, ImagePlan, folders, inputs_hash, plan_server
 from gymctl.paths import PACKAGE, bundled
@@ -108,6 +109,13 @@ def plan_nemo_gym(config: Config, python: BaseImage) -> list[ImagePlan]:
             )
         )
     return [*families.values(), *servers]
+
+
+def unused_locks(config: Config) -> list[Path]:
+    """Locks in folders of NeMo Gym's: what they need is met by the family base first, which
+    such a lock knows nothing of."""
+    found = (folder / locked_requirements.FILE for folder, _, _ in folders(config, "nemo_gym"))
+    return [file for file in found if file.is_file()]
 
 
 def place(block: ServerBlock) -> str:

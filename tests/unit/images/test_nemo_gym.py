@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gymctl.config.model import Config, GlobalSettings, ServerBlock
-from gymctl.images.nemo_gym import Package, package_of, place, plan_family, plan_nemo_gym
+from gymctl.images.nemo_gym import Package, package_of, place, plan_family, plan_nemo_gym, unused_locks
 from gymctl.images.plan import BaseImage, ImagePlan
 from gymctl.images.project import Pythons, by_server, plan_project
 
@@ -176,3 +176,8 @@ def test_our_own_container_half_is_no_part_of_the_family_base(tmp_path: Path) ->
 
     assert [name for name in family.context.files if name.startswith("gymctl/")] == []
     assert "nemo_gym_part.py" in family.context.files
+
+
+def test_a_lock_of_packages_in_a_folder_of_theirs_is_told_to_be_unused(tmp_path: Path) -> None:
+    held = block(folder(tmp_path, "resources_servers/held", requirements_lock="a==1\n"), "held")
+    assert unused_locks(config(block(folder(tmp_path)), held)) == [held.folder / "requirements.lock"]
