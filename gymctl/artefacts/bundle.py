@@ -12,7 +12,7 @@ from gymctl.artefacts import layout, plain_tar, saved
 from gymctl.artefacts.content import Content
 from gymctl.artefacts.layout import PackedImage, Source
 from gymctl.engine import Engine
-from gymctl.errors import EngineError, IntegrityError
+from gymctl.errors import EngineError, IntegrityError, PrerequisiteError
 from gymctl.images import scratch
 from gymctl.images.lock import Lock, LockedImage
 from gymctl.images.progress import Reporter
@@ -26,28 +26,37 @@ async def bundle(content: Content, lock: Lock, engine: Engine, output: Path, rep
     """Write the bundle to `output`, old or new, never half; returns its size in bytes.
 
     lock: the images, which the engine holds; all for one platform. Memory does not grow with what is packed;
-    disk does, to twice the size for a while. An OSError of a full disk is the caller's to tell.
+    disk does, to twice the size for a while. Raises PrerequisiteError: nothing can be written there.
     """
+    try:
+        with scratch.folder(scratch.BUNDLE, output.parent) as folder:
+            return await _bundle(content, lock, engine, output, reporter, folder)
+    except OSError as error:
+        what = f"the bundle cannot be written: {error.strerror}"
+        hint = "it takes twice its size for a while; --output names another place"
+        raise PrerequisiteError(what, where=str(output), hint=hint) from None
+
+
+async def _bundle(
+    content: Content, lock: Lock, engine: Engine, output: Path, reporter: Reporter, folder: Path
+) -> int:
     images = lock.images
-    with scratch.folder(scratch.BUNDLE, output.parent) as folder:
-        reporter.progress(f"looking into {len(images)} images")
-        held = [await asyncio.to_thread(held_or_gone, engine, image) for image in images]
-        bills = [
-            await sbom(engine, image.id, image.name, one) for image, one in zip(images, held, strict=True)
-        ]
-        reporter.progress(f"saving {len(images)} images")
-        found = await saved.save(engine, held, folder / "images.tar")
-        packed = [
-            PackedImage(image, _of(image, found), bill) for image, bill in zip(images, bills, strict=True)
-        ]
-        reporter.progress(f"writing {output.name}")
-        files = layout.files(content, packed)
-        stop = threading.Event()
-        try:
-            return await asyncio.to_thread(write, files, folder / "new", output, stop)
-        except asyncio.CancelledError:
-            stop.set()
-            raise
+    reporter.progress(f"looking into {len(images)} images")
+    held = [await asyncio.to_thread(held_or_gone, engine, image) for image in images]
+    bills = [await sbom(engine, image.id, image.name, one) for image, one in zip(images, held, strict=True)]
+    reporter.progress(f"saving {len(images)} images")
+    found = await saved.save(engine, held, folder / "images.tar")
+    packed = [PackedImage(image, _of(image, found), bill) for image, bill in zip(images, bills, strict=True)]
+    reporter.progress(f"writing {output.name}")
+    files = layout.files(content, packed)
+    stop = threading.Event()
+    writing = asyncio.ensure_future(asyncio.to_thread(write, files, folder / "new", output, stop))
+    try:
+        return await asyncio.shield(writing)
+    except asyncio.CancelledError:
+        stop.set()
+        await asyncio.wait([writing])  # else it writes into the folder while that is removed
+        raise
 
 
 def _of(image: LockedImage, found: list[saved.SavedImage]) -> saved.SavedImage:

@@ -73,6 +73,7 @@ def open_bundle(path: Path) -> Opened:
     except OSError as error:
         raise IntegrityError(f"the bundle cannot be read: {error.strerror}", where=str(path)) from None
     with stream:
+        _check_kind(path, stream)
         entries = {entry.name: entry for entry in plain_tar.scan(stream, str(path))}
         bundle = _Bundle(path, stream, entries)
         bundle.check_names()
@@ -82,6 +83,21 @@ def open_bundle(path: Path) -> Opened:
         except (KeyError, IndexError, TypeError, AttributeError, ValueError, RecursionError):
             what = f"{layout.INDEX}, {layout.DOCKER} or a manifest is not what gymctl writes"
             raise IntegrityError(what, where=str(path)) from None
+
+
+_COMPRESSED = {b"\x1f\x8b": "gunzip", b"\x28\xb5\x2f\xfd": "unzstd", b"\xfd7zXZ": "unxz"}
+
+
+def _check_kind(path: Path, stream: IO[bytes]) -> None:
+    """Raises IntegrityError for what was never a bundle, or is one inside something else."""
+    start = stream.read(plain_tar.BLOCK)
+    stream.seek(0)
+    for magic, program in _COMPRESSED.items():
+        if start.startswith(magic):
+            hint = f"`{program}` it first"
+            raise IntegrityError("the file is compressed", where=str(path), hint=hint)
+    if len(start) == plain_tar.BLOCK and start[257:262] != b"ustar":
+        raise IntegrityError("this is no bundle", where=str(path), hint="`gymctl bundle` writes one")
 
 
 class _Bundle:

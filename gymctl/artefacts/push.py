@@ -126,6 +126,9 @@ def _tagged(engine: Engine, image: LockedImage, target: str) -> dict[str, Any]:
         engine.api.api.tag(held["Id"], repository, tag)
     except docker.errors.ImageNotFound:
         raise EngineError(f"the image of {image.name} is gone", hint="run it again: it is rebuilt") from None
+    except docker.errors.APIError as error:  # a name that is too long
+        what = f"the engine does not call the image of {image.name} so: {error.explanation}"
+        raise EngineError(what, where=target[:300]) from None
     return held
 
 

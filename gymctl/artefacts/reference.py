@@ -51,7 +51,12 @@ class Reference:
 def parse(text: str) -> Reference:
     """Raises UsageError, which says the form."""
     match = _REFERENCE.fullmatch(text)
-    if match is None or not is_host(match["host"]) or len(match["path"]) > _LONGEST:
+    if (
+        match is None
+        or not is_host(match["host"])
+        or not _has_port(match["host"])
+        or len(match["path"]) > _LONGEST
+    ):
         raise UsageError(f"`{text}` is no reference to a registry", hint=f"{FORM}; all of PATH in lower case")
     return Reference(match["host"], match["path"], match["tag"], match["digest"])
 
@@ -59,9 +64,9 @@ def parse(text: str) -> Reference:
 def parse_place(text: str, where: str) -> tuple[str, str]:
     """`HOST[:PORT]/PATH` of a registry as host and path, the path with a slash at its end or empty."""
     match = _PLACE.fullmatch(text.removesuffix("/"))
-    if match is None or not is_host(match["host"]):
+    if match is None or not is_host(match["host"]) or not _has_port(match["host"]) or len(text) > _LONGEST:
         raise UsageError(
-            f"`{text}` names no registry",
+            f"`{text[:_LONGEST]}` names no registry",
             where=where,
             hint="HOST[:PORT]/PATH: localhost:5000/bench, registry.example.com/team; PATH in lower case",
         )
@@ -77,6 +82,12 @@ def is_reference(token: str) -> bool:
 
 def is_host(text: str) -> bool:
     return re.fullmatch(_HOST, text) is not None and ("." in text or ":" in text or text == "localhost")
+
+
+def _has_port(host: str) -> bool:
+    """Whether its port, if it has one, can be."""
+    port = re.search(r":([0-9]+)$", host)
+    return port is None or 0 < int(port[1]) <= 65535
 
 
 def is_loopback(host: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -68,6 +69,10 @@ def _check(output: Path | None, cassettes: list[Path] | tuple[()]) -> None:
 
     if output is not None and not output.parent.is_dir():
         raise PrerequisiteError("the folder of the bundle is not there", where=str(output.parent))
+    folder = Path() if output is None else output.parent
+    if not os.access(folder, os.W_OK | os.X_OK):
+        hint = "--output names another place"
+        raise PrerequisiteError("the folder of the bundle is closed to you", where=str(folder), hint=hint)
     if output is not None and output.is_dir():
         raise UsageError("a bundle is a file, and this is a folder", where=str(output))
     names = [path.name for path in cassettes]

@@ -9,20 +9,22 @@ import json
 import tarfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from fakes import bundles
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gymctl.artefacts import content as contents
 from gymctl.artefacts import layout, plain_tar, saved
+from gymctl.artefacts.bundle import bundle
 from gymctl.artefacts.opened import open_bundle
 from gymctl.artefacts.pack import FILES_TYPE, pack
 from gymctl.artefacts.unbundle import keep, lock_for, unpack, unpack_to
 from gymctl.engine import Engine
-from gymctl.errors import EngineError, IntegrityError
-from gymctl.images.lock import read
+from gymctl.errors import EngineError, IntegrityError, PrerequisiteError
+from gymctl.images.lock import Lock, read
 
 
 @pytest.fixture(scope="module")
@@ -211,6 +213,29 @@ def test_what_is_no_file_is_refused(tmp_path: Path, whole: bytes, kind: bytes) -
     info = tarfile.TarInfo("AAA")
     info.type, info.linkname, info.mode = kind, "/etc/passwd", 0o644
     assert "AAA is no file" in refused(tmp_path, info.tobuf(tarfile.GNU_FORMAT) + whole)
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"\x1f\x8b\x08", "gunzip"),
+        (b"\x28\xb5\x2f\xfd", "unzstd"),
+        (b"\xfd7zXZ\x00", "unxz"),
+        (b"root:x:0:0\n" * 90, "this is no bundle"),
+    ],
+)
+def test_another_kind_of_file_is_told(tmp_path: Path, data: bytes, says: str) -> None:
+    (tmp_path / "b.gymb").write_bytes(data)
+    with pytest.raises(IntegrityError) as refused:
+        open_bundle(tmp_path / "b.gymb")
+    assert says in str(refused.value)
+
+
+async def test_bundle_where_nothing_can_be_written_is_refused(tmp_path: Path) -> None:
+    content = contents.content(name="a", benchmark="a", files={}, lock=Lock())
+    engine: Any = None  # nothing is asked of it before there is a place
+    with pytest.raises(PrerequisiteError, match="cannot be written"):
+        await bundle(content, Lock(), engine, tmp_path / "no" / "b.gymb", engine)
 
 
 @pytest.mark.parametrize("size", [-1, -512, -(1 << 40)])

@@ -71,6 +71,8 @@ def test_digest_pins_and_the_tag_is_latest_where_none_is_named(text: str, wanted
         "host.example/../x",
         "host.example/x y",
         "host.example/x\n",
+        "host.example:65536/x",
+        "host.example:0/x",
     ],
 )
 def test_what_is_no_reference_is_refused(text: str) -> None:
@@ -89,7 +91,14 @@ def test_place_of_a_registry_has_a_host_and_may_have_a_path() -> None:
     assert parse_place("localhost:5000/bench", "--registry") == ("localhost:5000", "bench/")
     assert parse_place("ghcr.io/a/b/", "--registry") == ("ghcr.io", "a/b/")
     assert parse_place("127.0.0.1:5000", "--registry") == ("127.0.0.1:5000", "")
-    for text in ("bench", "https://x.example/y", "x.example/Y", ""):
+    for text in (
+        "bench",
+        "https://x.example/y",
+        "x.example/Y",
+        "",
+        "x.example:99999/y",
+        "x.example/" + "y" * 300,
+    ):
         with pytest.raises(UsageError):
             parse_place(text, "--registry")
 
