@@ -29,6 +29,13 @@ def cache_dir() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "gymctl"
 
 
+def benchmarks_dir() -> Path:
+    """Benchmarks that were pulled or unbundled. Root's lie beside /root: cassettes and skills are mounted at
+    their own place, which no container's user could read there."""
+    cache = cache_dir()
+    return (Path("/var/cache/gymctl") if cache.is_relative_to("/root") else cache) / "benchmarks"
+
+
 @dataclass(frozen=True, slots=True)
 class ProjectPaths:
     """What a project leaves on disk, mode 0700, below the folder it was started from.

@@ -19,11 +19,8 @@ from gymctl.artefacts import content
 from gymctl.artefacts.descriptor import Manifest, digest_of
 from gymctl.errors import PrerequisiteError
 from gymctl.images import scratch
-from gymctl.paths import cache_dir
+from gymctl.paths import benchmarks_dir
 from gymctl.runtime import cache
-
-_OF_ROOT = Path("/var/cache/gymctl")
-"""Instead of a cache below /root."""
 
 
 def has(digest: str) -> bool:
@@ -109,12 +106,6 @@ def _groups() -> tuple[int, int]:
 
 def places(digest: str) -> tuple[Path, Path]:
     """The manifest's file and the folder."""
-    folder = _folder()
+    folder = benchmarks_dir()
     value = digest.removeprefix("sha256:")
     return folder / f"{value}.json", folder / value
-
-
-def _folder() -> Path:
-    """Cassettes and skills are mounted at their own place, and below /root no container's user reads them."""
-    cache = cache_dir()
-    return (_OF_ROOT if cache.is_relative_to("/root") else cache) / "benchmarks"

@@ -34,12 +34,13 @@ def info(json: removal.Json = False) -> None:
     console = Console()
     console.transient("looking")
     found = cache.entries()
-    parts = {
-        part: [one for one in found if one.part == part] for part in dict.fromkeys(one.part for one in found)
+    folders = {
+        folder: [one for one in found if one.path.parent == folder]
+        for folder in dict.fromkeys(one.path.parent for one in found)
     }
     rows = [
-        (part, len(held), sum(one.size for one in held), max(one.days for one in held))
-        for part, held in parts.items()
+        (folder, len(held), sum(one.size for one in held), max(one.days for one in held))
+        for folder, held in folders.items()
     ]
     engines = [(one.name, one.size) for one in _packages()]
     console.clear_line()
@@ -48,16 +49,22 @@ def info(json: removal.Json = False) -> None:
             {
                 "folder": str(cache_dir()),
                 "parts": [
-                    {"part": part, "entries": count, "size": total, "oldest_days": round(days, 1)}
-                    for part, count, total, days in rows
+                    {
+                        "part": folder.name,
+                        "folder": str(folder),
+                        "entries": count,
+                        "size": total,
+                        "oldest_days": round(days, 1),
+                    }
+                    for folder, count, total, days in rows
                 ],
                 "engine": [{"name": name, "size": total} for name, total in engines],
             }
         )
         return
     table = [
-        (part, str(count), size(total), f"{days:.0f} days", str(cache_dir() / part))
-        for part, count, total, days in rows
+        (folder.name, str(count), size(total), f"{days:.0f} days", str(folder))
+        for folder, count, total, days in rows
     ]
     table += [(PACKAGES, "1", size(total), "-", f"{name}, kept by the engine") for name, total in engines]
     if table:

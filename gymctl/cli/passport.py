@@ -56,7 +56,7 @@ def diff(run: Run, other: Other, json: Json = False) -> None:
         table = [(one.kind, one.key, short(one.old), short(one.new)) for one in found]
         Console().table(("kind", "key", "first", "second"), table)
     else:
-        Console().data("nothing that the passports tell of")
+        Console().data("the passports tell of no difference")
 
 
 def _read(run: str) -> Passport:

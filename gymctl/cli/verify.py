@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from gymctl.cli.from_registry import PlainHttp
+from gymctl.errors import UsageError
 
 What = Annotated[
     str,
@@ -49,6 +50,9 @@ def command(
     """
     from gymctl.artefacts.reference import is_reference
 
+    if what.endswith(".gymb"):
+        hint = f"`gymctl unbundle {what} --dry-run` checks every byte and changes nothing"
+        raise UsageError("a bundle is checked where it is opened", where=what, hint=hint)
     is_lock = is_lock_file(Path(what))
     if is_lock or (is_reference(what) and not Path(what).exists()):
         from gymctl.cli import verify_artefact

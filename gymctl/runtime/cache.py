@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gymctl.images.scratch import is_locked
-from gymctl.paths import cache_dir
+from gymctl.paths import benchmarks_dir, cache_dir
 from gymctl.runtime.disk import size_of
 
 HALF_MADE_DAYS = 1.0
@@ -57,7 +57,7 @@ def entries(now: float | None = None) -> list[Entry]:
     """All of this user's, by part and name. Blocking: every file is looked at for its size."""
     now = time.time() if now is None else now
     found: list[Entry] = []
-    for path in sorted(cache_dir().glob("*/*")):
+    for path in sorted({*cache_dir().glob("*/*"), *benchmarks_dir().glob("*")}):
         is_part_of_another = path.suffix == ".json" and path.with_suffix("").is_dir()
         if path.name.endswith(LOCK) or is_part_of_another:
             continue

@@ -70,3 +70,9 @@ def test_files_that_a_packed_benchmark_goes_before_are_no_warning(tmp_path: Path
     assert not [one for one in packed.warnings if "hides" in one]
     own = Chosen({"tokens": ["weather"], "search_dir": [str(tmp_path)]})
     assert [one for one in load(own.selection(needs_model=False)).warnings if "hides" in one]
+
+
+def test_verify_of_a_bundle_says_what_checks_one(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(UsageError) as caught:
+        verify.command("weather.gymb")
+    assert "gymctl unbundle weather.gymb --dry-run" in str(caught.value)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from gymctl.paths import benchmarks_dir
 from gymctl.runtime import cache
 
 DAY = 86400
@@ -84,3 +85,16 @@ def test_a_benchmark_and_the_file_that_says_it_is_whole_are_one_entry(folder: Pa
         assert cache.remove(entry) is None
     assert not one.exists()
     assert not any(path.is_file() for path in folder.rglob("*"))
+
+
+def test_benchmarks_that_lie_beside_a_closed_home_are_told_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/root/no-such-cache")
+    assert str(benchmarks_dir()) == "/var/cache/gymctl/benchmarks"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(cache, "benchmarks_dir", lambda: tmp_path / "var" / "benchmarks")
+    made(tmp_path / "var", "benchmarks/abc", 40)
+    made(tmp_path / "home" / "gymctl", "envs/e", 40)
+    assert set(old(30)) == {"abc", "e"}
+    assert {one.part for one in cache.entries()} == {"benchmarks", "envs"}
