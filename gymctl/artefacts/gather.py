@@ -24,6 +24,7 @@ from gymctl.errors import ConfigError, UsageError
 from gymctl.images import nemo_gym
 from gymctl.images.context import folder_context
 from gymctl.images.lock import Lock
+from gymctl.paths import bundled
 from gymctl.rollouts.passport import RowsDigest
 
 SPLIT = "benchmark"
@@ -248,7 +249,10 @@ def _add_folder_of(place: str, tree: _Tree, data: tuple[str, ...]) -> None:
 
 
 def _add_server(block: ServerBlock, tree: _Tree) -> None:
-    tree.add_folder(nemo_gym.place(block), block.folder)
+    place = nemo_gym.place(block)
+    if _is_relay_with_their_config(block, place, tree):
+        return
+    tree.add_folder(place, block.folder)
     if block.family != "nemo_gym":
         return
     package = nemo_gym.package_of(block)
@@ -262,6 +266,15 @@ def _add_server(block: ServerBlock, tree: _Tree) -> None:
     version = package.requirement.partition("==")[2]
     place = f"nemo_gym-{version}.dist-info/METADATA"
     tree.files.setdefault(place, Item.made(f"Name: nemo-gym\nVersion: {version}\n".encode()))
+
+
+def _is_relay_with_their_config(block: ServerBlock, place: str, tree: _Tree) -> bool:
+    """Our relay stands in for one of NeMo Gym's, whose config of the same name is included. That travels,
+    and the relay is the one that comes with gymctl, which the lock holds to its context."""
+    if not block.folder.resolve().is_relative_to(bundled().resolve()):
+        return False
+    files = {f"{place}/{name}": file for name, file in folder_context(block.folder).files.items()}
+    return any(tree.files[name].sha256 != Item.of(files[name]).sha256 for name in files.keys() & tree.files)
 
 
 def _add_named_files(config: Config, tree: _Tree) -> None:

@@ -69,14 +69,15 @@ async def made(
 
 def _tell_of_rows(config: Config, reporter: Reporter) -> None:
     """Who runs it gets rows of type `benchmark` without asking: others have to be asked for."""
-    types = sorted({dataset.type for dataset in config.datasets if dataset.path is not None})
-    if not types:
+    held = [dataset for dataset in config.datasets if dataset.path is not None]
+    if not held:
         reporter.note(
             "warning: the benchmark brings no rows, so whoever runs it needs --input FILE; "
             f"a `datasets` entry of type `{SPLIT}` in its configuration would bring them (docs/datasets.md)"
         )
-    elif SPLIT not in types:
-        reporter.note(f"warning: its rows are of no type `{SPLIT}`: whoever runs it needs --split {types[0]}")
+    elif SPLIT not in {dataset.type for dataset in held}:
+        what = f"warning: its rows are of no type `{SPLIT}`, so whoever runs it has to name them"
+        reporter.note(f"{what}: --input {held[0].jsonl_fpath}")
 
 
 def models_that_travel(config: Config) -> Iterator[tuple[str, Path]]:
