@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gymctl import engine
+from gymctl import programs
 from gymctl.errors import PrerequisiteError
 from gymctl.programs import run_command
 
@@ -30,7 +30,7 @@ async def gone(pid: int, within: float = 5.0) -> bool:
     return False
 
 
-async def started(script: str, folder: Path) -> tuple[asyncio.Task[engine.Finished], int]:
+async def started(script: str, folder: Path) -> tuple[asyncio.Task[programs.Finished], int]:
     """Run `script`, which writes its child's pid into $PIDFILE, and wait until it has."""
     file = folder / "pid"
     running = asyncio.create_task(run_command(("sh", "-c", script), environ={"PIDFILE": str(file)}))
@@ -83,7 +83,7 @@ async def test_cancellation_ends_the_command_and_its_children(tmp_path: Path) ->
 async def test_a_command_that_ignores_sigterm_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "GRACE_SECONDS", 0.2)
+    monkeypatch.setattr(programs, "GRACE_SECONDS", 0.2)
     script = "trap '' TERM; echo $$ > $PIDFILE; while :; do sleep 0.05; done"
     running, pid = await started(script, tmp_path)
     running.cancel()
@@ -101,7 +101,7 @@ async def test_a_second_cancellation_does_not_wait_for_the_grace_period(tmp_path
     with pytest.raises(asyncio.CancelledError):
         await running
     assert await gone(pid)
-    assert time.monotonic() - begin < engine.GRACE_SECONDS / 2
+    assert time.monotonic() - begin < programs.GRACE_SECONDS / 2
 
 
 async def test_a_cancellation_during_the_start_leaves_nothing(tmp_path: Path) -> None:
