@@ -10,6 +10,7 @@ from pathlib import Path
 
 from gymctl.artefacts import layout, plain_tar, saved
 from gymctl.artefacts.content import Content
+from gymctl.artefacts.descriptor import short
 from gymctl.artefacts.layout import PackedImage, Source
 from gymctl.engine import Engine
 from gymctl.errors import EngineError, IntegrityError, PrerequisiteError
@@ -64,7 +65,7 @@ def _of(image: LockedImage, found: list[saved.SavedImage]) -> saved.SavedImage:
         if one.id == image.id:
             return one
     if len(found) == 1:
-        what = f"the engine's image of {image.name} is {found[0].id[:19]}, the lock has {image.id[:19]}"
+        what = f"the engine's image of {image.name} is {short(found[0].id)}, the lock has {short(image.id)}"
         raise IntegrityError(what, hint="build again")
     raise EngineError(f"the engine did not save the image of {image.name}", where=image.id)
 

@@ -19,7 +19,7 @@ from typing import IO, Any
 from pydantic import ValidationError
 
 from gymctl.artefacts import content, layout, plain_tar
-from gymctl.artefacts.descriptor import TITLE, digest_of
+from gymctl.artefacts.descriptor import TITLE, digest_of, short
 from gymctl.artefacts.pack import ARTIFACT_TYPE, FILES_TYPE
 from gymctl.artefacts.plain_tar import Entry
 from gymctl.errors import GymctlError, IntegrityError
@@ -123,17 +123,17 @@ class _Bundle:
             if name.startswith(layout.BLOBS) and name != layout.BLOBS + entry.sha256
         }
         found = [
-            f"{name} is damaged: SHA256SUMS says {_short(says)}, found {_short(self._entries[name].sha256)}"
+            f"{name} is damaged: SHA256SUMS says {short(says)}, found {short(self._entries[name].sha256)}"
             for name, says in self._other_sums(damaged).items()
         ]
         if damaged:
             names = self._descriptions()
             for name, digest in damaged.items():
                 expected = name.removeprefix(layout.BLOBS)
-                what = names.get(expected, f"blob {_short(expected)}")
+                what = names.get(expected, f"blob {short(expected)}")
                 if what == SMALL:
                     what = self._in_small(self._entries[name]) or what
-                found.append(f"{what} is damaged: found sha256 {_short(digest)}, expected {_short(expected)}")
+                found.append(f"{what} is damaged: found sha256 {short(digest)}, expected {short(expected)}")
         if len(found) > 1:
             what = f"{len(found)} parts of the bundle are damaged"
             raise IntegrityError(what, where=str(self._path), details=found, hint=AGAIN)
@@ -218,7 +218,7 @@ class _Bundle:
                 loaded[held[0].name] = [one.name for one in held[1:]]
         stray = {name.removeprefix(layout.BLOBS) for name in self._entries} - {*layout.OTHERS, *reached}
         if stray:
-            raise self._wrong(f"blob {_short(min(stray))} belongs to nothing in {layout.INDEX}")
+            raise self._wrong(f"blob {short(min(stray))} belongs to nothing in {layout.INDEX}")
         docker = json.loads(self._read(layout.DOCKER))
         if {image["Config"]: image["Layers"] for image in docker} != loaded:
             raise self._wrong(f"{layout.DOCKER} names other images than {layout.INDEX}")
@@ -271,7 +271,7 @@ class _Bundle:
     def _blob(self, descriptor: Mapping[str, Any]) -> Entry:
         found = self._entries.get(layout.BLOBS + _hex(descriptor))
         if found is None or found.size != descriptor["size"]:
-            raise self._wrong(f"blob {_short(_hex(descriptor))} is missing or has another size")
+            raise self._wrong(f"blob {short(_hex(descriptor))} is missing or has another size")
         return found
 
     def _parsed(self, entry: Entry) -> dict[str, Any]:
@@ -303,7 +303,3 @@ def _is_small(descriptor: Mapping[str, Any]) -> bool:
 
 def _hex(descriptor: Mapping[str, Any]) -> str:
     return str(descriptor.get("digest", "")).removeprefix("sha256:")
-
-
-def _short(digest: str) -> str:
-    return digest[:12]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gymctl.artefacts import content, kept, pack
-from gymctl.artefacts.descriptor import TITLE, Descriptor, Manifest
+from gymctl.artefacts.descriptor import TITLE, Descriptor, Manifest, short
 from gymctl.artefacts.reference import Reference
 from gymctl.artefacts.registry import Registry
 from gymctl.errors import IntegrityError, PrerequisiteError, UsageError
@@ -49,7 +49,7 @@ async def manifest_of(registry: Registry, reference: Reference) -> Manifest:
     """The manifest of a benchmark. Raises as `pull`."""
     manifest = await registry.manifest(reference.path, reference.wanted)
     if manifest is None and reference.digest is not None:
-        what = f"the registry has no manifest {reference.digest[:19]} there"
+        what = f"the registry has no manifest {short(reference.digest)} there"
         raise IntegrityError(what, where=str(reference), hint="it was deleted, or never pushed to this place")
     if manifest is None:
         tags = await registry.tags(reference.path)
@@ -97,7 +97,7 @@ async def download(
             continue
         place = layer.annotations.get(TITLE, "")
         if layer.media_type != pack.FILE_TYPE or place not in entries or (target / place).exists():
-            raise IntegrityError(f"layer {layer.digest[:19]} is no file of the benchmark", where=where)
+            raise IntegrityError(f"layer {short(layer.digest)} is no file of the benchmark", where=where)
         (target / place).parent.mkdir(parents=True, exist_ok=True)
         file = await _layer(registry, path, layer, target / place)
         file.chmod(0o555 if entries[place].executable else 0o444)

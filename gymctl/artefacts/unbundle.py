@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 from gymctl.artefacts import content, kept
+from gymctl.artefacts.descriptor import short
 from gymctl.artefacts.opened import Opened
 from gymctl.artefacts.pack import unpack_files, write_file
 from gymctl.engine import Engine
@@ -33,7 +34,7 @@ async def load(opened: Opened, engine: Engine, reporter: Reporter) -> list[str]:
     finished.check("the engine does not load the images")
     for image in missing:
         if not await _has(engine, image, opened):
-            what = f"the engine made another image of {image.name} than the lock names, {image.id[:19]}"
+            what = f"the engine made another image of {image.name} than the lock names, {short(image.id)}"
             raise IntegrityError(what, where=str(opened.path))
     return [image.name for image in missing]
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gymctl.cli import amounts
 from gymctl.cli import selection as flags
 from gymctl.cli.output import Console, reporter
 from gymctl.errors import EngineError
@@ -257,7 +258,7 @@ class _Build:
         took = "there already" if made.seconds is None else f"{made.seconds:.1f} s"
         self.seconds[made.plan.tag] = made.seconds
         if not self.asked.is_json and not self.console.is_quiet:
-            size = f"{image.size / 1e6:,.0f} MB"
+            size = amounts.size(image.size)
             self.console.data(f"{image.name:<{self.width}}  {made.plan.tag}  {size:>9}  {took}")
 
     def _finish(self, made: Lock) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gymctl.cli import amounts
 from gymctl.cli import selection as flags
 from gymctl.cli.output import Console, reporter
 from gymctl.errors import PrerequisiteError, UsageError
@@ -105,7 +106,7 @@ def _tell(file: Path, size: int, ready: Made, console: Console, *, is_json: bool
         return
     console.data(str(file))
     count = f"{len(images)} images, {len(content.manifest.files)} files"
-    console.say(f"{size / 1e6:,.0f} MB · {count} · benchmark {digest}")
+    console.say(f"{amounts.size(size)} · {count} · benchmark {digest}")
     cassettes = [place for place in content.files if place.startswith("cassettes/")]
     model = f"--model replay:{cassettes[0]}" if cassettes else "--model-type NAME"
     console.say(f"anywhere, without a network: gymctl eval {file.name} {model}")

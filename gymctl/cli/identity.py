@@ -21,6 +21,7 @@ from gymctl.config.tree.writing import as_yaml
 from gymctl.contract.servers import ServerTable
 from gymctl.images.context import sdk_context, server_context
 from gymctl.paths import RunPaths
+from gymctl.rollouts import seal
 from gymctl.rollouts.dataset import Source
 from gymctl.rollouts.passport import Identity, Surroundings
 from gymctl.rollouts.prompts import Prompt
@@ -152,7 +153,7 @@ def _of_config(config: Config) -> Iterator[tuple[str, Any]]:
     for block in config.servers.values():
         settings = {key: value for key, value in block.settings.items() if key not in _NO_PART}
         yield from _leaves(settings, block.path, config.secrets)
-        yield from ((key, _digest(path)) for key, path in _named_files(block))
+        yield from ((key, seal.sha256(path)) for key, path in _named_files(block))
         if block.folder not in folders:
             folders[block.folder] = f"sha256:{server_context(block.folder).digest()}"
         yield f"{block.name}{CODE}", folders[block.folder]
@@ -206,7 +207,7 @@ def _leaves(
 def _files(rows: Sequence[Source]) -> Iterator[tuple[str, str]]:
     for source in rows:
         if source.path.is_file():
-            yield str(source.path), _digest(source.path)
+            yield str(source.path), seal.sha256(source.path)
         if (prompt := source.prompt) is not None:
             yield prompt.name, prompt_digest(prompt)
 
@@ -215,8 +216,3 @@ def prompt_digest(prompt: Prompt) -> str:
     """Of what it says: comments in its file do not count."""
     text = f"{prompt.system}\0{prompt.user}".encode("utf-8", "surrogatepass")
     return f"sha256:{hashlib.sha256(text).hexdigest()}"
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gymctl.cli.amounts import size
 from gymctl.cli.output import Console, reporter
 from gymctl.errors import UsageError
 
@@ -79,8 +80,7 @@ def _facts(found: Opened, folder: Path | None) -> dict[str, object]:
 def _show(found: Opened, folder: Path | None, console: Console) -> None:
     header = ("IMAGE", "PLATFORM", "SIZE", "ID")
     rows = [
-        (image.name, image.platform, f"{image.size / 1e6:,.0f} MB", f"{image.id[:19]}…")
-        for image in found.lock.images
+        (image.name, image.platform, size(image.size), f"{image.id[:19]}…") for image in found.lock.images
     ]
     console.table(header, rows)
     console.say()

@@ -32,6 +32,11 @@ Repository = Annotated[str, Field(pattern=r"^[A-Za-z0-9\[][\w.:/\[\]-]*$", max_l
 Platform = Annotated[str, Field(pattern=r"^[a-z0-9]+/[a-z0-9_]+(/[a-z0-9]+)?$")]
 
 
+def short(digest: str | None) -> str:
+    """The 12 hex digits that messages show."""
+    return "none" if digest is None else digest.removeprefix("sha256:")[:12]
+
+
 class LockedImage(BaseModel):
     """One image. `name`, `platform` and `context` are its key."""
 

@@ -15,7 +15,7 @@ from gymctl.config.model import Config
 from gymctl.engine import Engine
 from gymctl.errors import EngineError, GymctlError, IntegrityError, PrerequisiteError
 from gymctl.images.build import Images
-from gymctl.images.lock import Lock, LockedImage
+from gymctl.images.lock import Lock, LockedImage, short
 from gymctl.images.plan import BaseImage, ImagePlan
 from gymctl.images.progress import Reporter
 from gymctl.images.project import Pythons, plan_project
@@ -25,8 +25,6 @@ from gymctl.programs import Finished
 PARALLEL_PULLS = 3
 """The engine itself fetches three layers at a time."""
 _OR_BUILD = ", or `gymctl build` to build and lock what is there now"
-SHOWN = 12
-"""Hex digits of a digest that messages show."""
 
 _OTHER_BYTES = (
     "filesystem layer verification failed",
@@ -149,7 +147,7 @@ def _doubt(
     else:
         what = f"the folder of {plan.source} is not the locked one"
         hint = "go back to the files that were locked"
-    expected, seen = _short(image.context), _short(plan.context_digest)
+    expected, seen = short(image.context), short(plan.context_digest)
     return IntegrityError(f"{what}: locked {expected}, found {seen}", where=where, hint=f"{hint}{_OR_BUILD}")
 
 
@@ -165,7 +163,7 @@ def _minor(version: str) -> list[str]:
 
 def _nowhere(need: _Need) -> IntegrityError:
     return IntegrityError(
-        f"the image of {need.place} is not here: {_short(need.image.id)}; it was never pushed",
+        f"the image of {need.place} is not here: {short(need.image.id)}; it was never pushed",
         where=need.plan.source,
         hint="it can only be built and locked anew (`gymctl build`), or loaded from a bundle"
         " (`gymctl unbundle`)",
@@ -206,7 +204,7 @@ async def _pull(need: _Need, engine: Engine, reporter: Reporter) -> str:
         seen = await asyncio.to_thread(engine.image_id, pinned)
         raise IntegrityError(
             f"{pinned} is not the locked image of {need.place}: "
-            f"locked {_short(need.image.id)}, found {_short(seen or 'nothing')}",
+            f"locked {short(need.image.id)}, found {short(seen or 'nothing')}",
             where=need.plan.source,
             hint="id and digest of the lock belong to two images: was it edited by hand?",
         )
@@ -230,7 +228,7 @@ def _failure(need: _Need, pinned: str, finished: Finished) -> GymctlError:
         error, what = PrerequisiteError, f"{registry} refuses {image}"
         hint = f"`docker login {registry}`; a repository that is not there is refused in the same way"
     elif any(sign in said for sign in _NOT_THERE):
-        error, what = IntegrityError, f"{registry} has no {_short(need.image.digest or '')}, {image}"
+        error, what = IntegrityError, f"{registry} has no {short(need.image.digest or '')}, {image}"
         hint = "push it again from where it was built, or `gymctl build`"
     return error(what, where=pinned, details=lines, hint=hint)
 
@@ -256,7 +254,3 @@ def _used(lock: Lock, needs: Sequence[_Need]) -> Lock:
     bases = {image.base for image in used}
     below = [one for one in lock.images if one.name in bases and one.platform == used[0].platform]
     return lock.model_copy(update={"images": ()}).with_images([*below, *used])
-
-
-def _short(digest: str) -> str:
-    return digest.removeprefix("sha256:")[:SHOWN]

@@ -13,6 +13,7 @@ from gymctl.errors import IntegrityError
 from gymctl.images import scratch
 from gymctl.images.build import make
 from gymctl.images.differences import differences
+from gymctl.images.lock import short
 from gymctl.images.plan import AGAIN, ImagePlan
 from gymctl.images.progress import Reporter
 
@@ -70,7 +71,7 @@ async def _compared(plan: ImagePlan, second: ImagePlan, engine: Engine) -> list[
         for tag, file in zip((plan.tag, second.tag), files, strict=True):
             (await engine.run("save", "--output", str(file), tag)).check(f"{plan.source} cannot be compared")
         layers = await asyncio.to_thread(differences, *files)
-    lines = [f"{plan.source}: {_short(first_id)} and {_short(second_id)}"]
+    lines = [f"{plan.source}: {short(first_id)} and {short(second_id)}"]
     for layer in layers:
         lines.append(f"  {layer.step[:100]}")
         lines += [f"    {line}" for line in layer.files[:MAX_FILES]]
@@ -86,10 +87,6 @@ def _refusal(told: Sequence[tuple[ImagePlan, list[str]]], total: int) -> Integri
         details=[line for _, lines in told for line in lines],
         hint="docs/images.md says what keeps the time of day out of a Dockerfile of your own",
     )
-
-
-def _short(identity: str | None) -> str:
-    return "none" if identity is None else identity.removeprefix("sha256:")[:12]
 
 
 async def _removed(tags: Sequence[str], engine: Engine) -> None:

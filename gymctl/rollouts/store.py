@@ -24,13 +24,13 @@ from typing import Any
 
 from gymctl.contract.rollout import ATTEMPT_INDEX, FAILURE_CLASS, JOIN_KEY, NO_PERSIST, Row, rollout_key
 from gymctl.paths import RunPaths
-from gymctl.rollouts import altered, journal, lines, passport, place, seal
-from gymctl.rollouts.attempts import AttemptPolicy, again
+from gymctl.rollouts import altered, inputs, journal, lines, passport, place, seal
+from gymctl.rollouts.attempts import AttemptPolicy
 from gymctl.rollouts.encoding import dumps, loads
 from gymctl.rollouts.expand import rollout_id
 from gymctl.rollouts.history import History
 from gymctl.rollouts.lines import LineFile
-from gymctl.rollouts.passport import Identity, Passport, RowsDigest, Surroundings
+from gymctl.rollouts.passport import Identity, Passport, Surroundings
 from gymctl.rollouts.returned import Returned
 
 SYNC_SECONDS = 5.0
@@ -88,7 +88,7 @@ class RunStore:
         self.take()
         sampling: dict[str, list[Any]] = {}
         try:
-            digest = self._write_inputs(rows, sampling)
+            digest = inputs.write(rows, self._side_inputs, self.side_rows, sampling)
         except OSError as error:
             self.discard()
             raise place.refused(self.paths, error) from error
@@ -200,36 +200,8 @@ class RunStore:
     def inputs(self) -> Iterator[tuple[bytes, Row]]:
         """The rows that are owed as they will be sent, read back one by one. A row that failed before has
         the number of its failures as `_ng_attempt_index`."""
-        if self._is_longest_first and self.history.seconds:
-            yield from self._longest_first()
-            return
-        with self.paths.inputs.open("rb") as file:
-            for line in lines.numbered(file):
-                if (item := self._owed_row(line.text)) is not None:
-                    yield item
-
-    def _longest_first(self) -> Iterator[tuple[bytes, Row]]:
-        """What took longest so far in front, so that it does not run alone in the end."""
-        seconds, order = self.history.seconds, list[tuple[float, int]]()
-        with self.paths.inputs.open("rb") as file:
-            for line in lines.numbered(file):
-                if (item := self._owed_row(line.text)) is not None:
-                    order.append((-seconds.get(rollout_key(item[1])[0], 0.0), line.start))
-            for _, start in sorted(order):
-                file.seek(start)
-                if (item := self._owed_row(file.readline().strip())) is not None:
-                    yield item
-
-    def _owed_row(self, line: bytes) -> tuple[bytes, Row] | None:
-        row: Row = loads(line)
-        key = rollout_key(row)
-        if not self.history.is_owed(key):
-            return None
-        failures = self.history.failures.get(key, 0)
-        if failures:
-            row = again(row, failures, reuses=key in self.history.reusing)
-            line = dumps(row)
-        return line, row
+        order = self.history.seconds if self._is_longest_first else {}
+        yield from inputs.owed(self.paths.inputs, self.history, order)
 
     def sent(self, row: Row, rollout: str, server: str) -> None:
         """An attempt is about to be sent. RunError: the disk is full."""
@@ -383,18 +355,6 @@ class RunStore:
         for path in (*old, *health, *made, self.paths.journal, self.paths.passport):
             path.unlink(missing_ok=True)
         return existing
-
-    def _write_inputs(self, rows: Iterable[Row], sampling: dict[str, list[Any]]) -> RowsDigest:
-        digest = RowsDigest()
-        with self._side_inputs.open("wb") as file, self.side_rows.open("wb") as told:
-            for row in rows:
-                line = dumps(row)
-                told.write(seal.row_line(digest.add(line), row))
-                seal.sampling(row.get("responses_create_params"), sampling)
-                file.write(line + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        return digest
 
 
 def _sync(files: Iterable[LineFile | journal.Journal]) -> None:

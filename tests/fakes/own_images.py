@@ -24,8 +24,11 @@ class Silent:
 
 
 @contextlib.contextmanager
-def own_python(engine: Engine) -> Iterator[str]:
-    """The tag of such a Python image, for GYMCTL_BASE_IMAGE. Afterwards all that was built on it is gone."""
+def own_python(engine: Engine, *, layer: bool = False) -> Iterator[str]:
+    """The tag of such a Python image, for GYMCTL_BASE_IMAGE. Afterwards all that was built on it is gone.
+
+    layer: with a layer of its own, so that what is built on it takes nothing from a cache.
+    """
     import asyncio
 
     tag = f"gymctl-test-python:{uuid.uuid4().hex[:12]}"
@@ -43,7 +46,8 @@ def own_python(engine: Engine) -> Iterator[str]:
         tag,
         "-",
     ]
-    dockerfile = f"FROM {chosen.reference}\nLABEL dev.gymctl.test={tag}\n"
+    change = f"RUN echo {tag} >/etc/gymctl-test" if layer else f"LABEL dev.gymctl.test={tag}"
+    dockerfile = f"FROM {chosen.reference}\nUSER 0\n{change}\n"
     with tempfile.TemporaryDirectory() as scratch:  # buildx leaves what it makes of a Dockerfile on stdin
         environ = {**os.environ, "TMPDIR": scratch}
         subprocess.run(command, input=dockerfile, text=True, check=True, capture_output=True, env=environ)

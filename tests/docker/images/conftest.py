@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-import subprocess
-import tempfile
-import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from fakes.own_images import own_python
 
 from gymctl.config.model import Config, GlobalSettings, ServerBlock
 from gymctl.engine import Engine
 from gymctl.images import base
-from gymctl.images.plan import LABEL_BASE, LABEL_INPUTS
 
 
 class Recorder:
@@ -61,55 +56,18 @@ def config_of() -> Callable[..., Config]:
     return lambda *folders: _config(folders)
 
 
-def _another_python(engine: Engine, *, layer: bool = False) -> str:
-    """The usual Python image under another id, so a base is built on it; with `layer`, without any cache."""
-    tag = f"gymctl-test-python:{uuid.uuid4().hex[:12]}"
-    chosen = asyncio.run(base.choose(_config(()), engine, Recorder()))
-    change = f"RUN echo {tag} >/etc/gymctl-test" if layer else f"LABEL dev.gymctl.test={tag}"
-    dockerfile = f"FROM {chosen.reference}\nUSER 0\n{change}\n"
-    command = [
-        "docker",
-        "buildx",
-        "build",
-        "--builder",
-        engine.builder,
-        "--load",
-        "--quiet",
-        "--tag",
-        tag,
-        "-",
-    ]
-    with (
-        tempfile.TemporaryDirectory() as scratch
-    ):  # buildx does not remove what it makes for a Dockerfile on stdin
-        environ = {**os.environ, "TMPDIR": scratch}
-        subprocess.run(command, input=dockerfile, text=True, check=True, capture_output=True, env=environ)
-    return tag
-
-
-def remove_images(engine: Engine, python: str) -> None:
-    """The Python image of these tests, the bases on it, and the servers on those."""
-    images = engine.api.api.images(filters={"label": LABEL_INPUTS})
-    bases = {tag for i in images if i["Labels"].get(LABEL_BASE) == python for tag in i["RepoTags"] or ()}
-    servers = {tag for i in images if i["Labels"].get(LABEL_BASE) in bases for tag in i["RepoTags"] or ()}
-    for tag in (*servers, *bases, python):
-        engine.api.api.remove_image(tag, force=True)
-
-
 @pytest.fixture(scope="module")
 def python_image(engine: Engine) -> Iterator[str]:
-    tag = _another_python(engine)
-    yield tag
-    remove_images(engine, tag)
+    with own_python(engine) as tag:
+        yield tag
 
 
 @pytest.fixture
 def fresh_base(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Point gymctl at a Python image whose base runs every step anew."""
-    tag = _another_python(engine, layer=True)
-    monkeypatch.setenv(base.VARIABLE, tag)
-    yield tag
-    remove_images(engine, tag)
+    with own_python(engine, layer=True) as tag:
+        monkeypatch.setenv(base.VARIABLE, tag)
+        yield tag
 
 
 @pytest.fixture
