@@ -112,7 +112,7 @@ class _Tree:
         if place in self.files:
             raise ConfigError(
                 f"the benchmark has a {place} of its own, and one has to be written",
-                hint="--name gives the benchmark another name",
+                hint="give the configuration file another name",
             )
         self.files[place] = Item.made(data)
 
@@ -168,7 +168,7 @@ def _refuse(config: Config, selection: Selection) -> None:
         raise UsageError(
             "overrides are no part of a benchmark",
             where=selection.overrides[0].partition("=")[0] if selection.overrides else "--set-file",
-            hint="write them into a config file, and name that: gymctl push FILE.yaml",
+            hint="write them into a config file, and name that: gymctl push FILE.yaml; keys into env.yaml",
         )
     if selection.agent_type:
         raise UsageError(

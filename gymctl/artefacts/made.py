@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gymctl.artefacts.content import Content
+from gymctl.artefacts.content import Content, relocked
 from gymctl.artefacts.gather import SPLIT, gather
 from gymctl.config.families import family_of
 from gymctl.config.model import Config
@@ -42,7 +42,7 @@ async def made(
     *,
     extra: Mapping[str, Path] | None = None,
 ) -> Made:
-    """Build what is missing of a benchmark's images, and gather its files (see `gather`).
+    """Gather a benchmark's files (see `gather`), and build what is missing of its images.
 
     `config` is loaded from `selection` with `needs_model=False`. Who runs the benchmark chooses the model, so
     besides the one that `config` has, every built-in model server comes along that is small, and the
@@ -51,6 +51,9 @@ async def made(
     servers = {name: block for name, block in config.servers.items() if block.implementation != DUMMY}
     config = replace(config, servers=servers)
     models = {**dict(models_that_travel(config)), **dict(_named_model(config, selection))}
+    # Before anything is built: what cannot travel is told within a second.
+    content = await asyncio.to_thread(lambda: gather(config, selection, models=models, extra=extra))
+    _tell_of_rows(config, reporter)
     ours = await base_image.choose(config, engine, reporter)
     newer = await base_image.choose_for_nemo_gym(config, engine, reporter) if needs_nemo_gym(config) else None
     plans = await asyncio.to_thread(plan_project, config, Pythons(ours, newer))
@@ -59,12 +62,8 @@ async def made(
     built = await make(plans, engine, reporter, config.settings.build)
     await asyncio.to_thread(planted.tell, plans, built, config.secrets, reporter.note)
     reporter.step("images", f"{len(plans)} in use, {f'{len(built)} built' if built else 'all there'}")
-    _tell_of_rows(config, reporter)
     lock = await asyncio.to_thread(lock_of, plans, engine)
-    content = await asyncio.to_thread(
-        lambda: gather(config, selection, models=models, lock=lock, extra=extra)
-    )
-    return Made(content, lock)
+    return Made(relocked(content, lock), lock)
 
 
 def _tell_of_rows(config: Config, reporter: Reporter) -> None:

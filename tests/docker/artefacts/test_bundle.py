@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -199,3 +200,25 @@ def test_a_full_disk_leaves_no_half_bundle(project: Path, bundle: Path, tmp_path
         assert list(small.iterdir()) == []
     finally:
         subprocess.run(["umount", "--lazy", small], check=True)
+
+
+def test_rows_that_were_not_made_are_told_before_anything_is_built(tmp_path: Path) -> None:
+    name = f"unseen-{uuid.uuid4().hex[:8]}"
+    folder = tmp_path / "resources_servers" / name
+    folder.mkdir(parents=True)
+    (folder / "app.py").write_text("print('no server')\n")
+    (folder / "requirements.txt").write_text("")
+    rows = {"name": "x", "type": "benchmark", "jsonl_fpath": "rows.jsonl", "prepare_script": "prepare.py"}
+    block = {"entrypoint": "app.py", "domain": "other", "datasets": [rows]}
+    (tmp_path / "a.yaml").write_text(json.dumps({"unseen": {"resources_servers": {name: block}}}))
+
+    done = gymctl("bundle", "a.yaml", cwd=tmp_path)
+
+    assert done.returncode == 1, done.stderr
+    assert "has no file here" in done.stderr
+    assert "dataset prepare" in done.stderr
+    label = f"label=dev.gymctl.implementation=resources_servers/{name}"
+    built = subprocess.run(
+        ["docker", "image", "ls", "-q", "--filter", label], capture_output=True, check=True
+    )
+    assert built.stdout == b""
