@@ -252,14 +252,11 @@ class _Build:
         return engine
 
     def _show(self, made: Made, engine: Engine) -> None:
-        from gymctl.images.locking import lock_of
-
-        image = lock_of([made.plan], engine).images[0]
-        took = "there already" if made.seconds is None else f"{made.seconds:.1f} s"
-        self.seconds[made.plan.tag] = made.seconds
+        plan, took = made.plan, "there already" if made.seconds is None else f"{made.seconds:.1f} s"
+        self.seconds[plan.tag] = made.seconds
         if not self.asked.is_json and not self.console.is_quiet:
-            size = amounts.size(image.size)
-            self.console.data(f"{image.name:<{self.width}}  {made.plan.tag}  {size:>9}  {took}")
+            size = amounts.size(engine.api.api.inspect_image(plan.tag)["Size"])
+            self.console.data(f"{plan.source:<{self.width}}  {plan.tag}  {size:>9}  {took}")
 
     def _finish(self, made: Lock) -> None:
         total = len(self.seconds)
