@@ -32,6 +32,7 @@ from gymctl.artefacts.descriptor import (
 from gymctl.artefacts.pack import ARTIFACT_TYPE, pack
 from gymctl.artefacts.saved import SavedImage
 from gymctl.images.lock import LockedImage
+from gymctl.images.plan import LOADED
 from gymctl.images.sbom import MEDIA_TYPE as SBOM
 
 BLOBS = "blobs/sha256/"
@@ -41,7 +42,6 @@ DOCKER = "manifest.json"
 OTHERS = ("README.md", SUMS, INDEX, "load.sh", DOCKER, "oci-layout")
 """All files but the blobs."""
 
-LOADED = "gymctl-bundle/"
 OCI = "application/vnd.oci.image"
 REF = "org.opencontainers.image.ref.name"
 CONTAINERD = "io.containerd.image.name"

@@ -28,6 +28,8 @@ from gymctl.paths import bundled
 
 AGAIN = "gymctl/again-"
 """How images are called that are built a second time to be compared; then comes the mark of the command."""
+LOADED = "gymctl-bundle/"
+"""How images are called that a bundle brought."""
 LABEL_INPUTS = "dev.gymctl.inputs"
 LABEL_KIND = "dev.gymctl.image"
 LABEL_SERVER = "dev.gymctl.implementation"

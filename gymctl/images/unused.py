@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from gymctl.errors import GymctlError
 from gymctl.images import scratch
-from gymctl.images.plan import AGAIN, LABEL_BASE, LABEL_INPUTS
+from gymctl.images.plan import AGAIN, LABEL_BASE, LABEL_INPUTS, LOADED
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from gymctl.engine import Engine
 
-OWN_NAMES = "gymctl/"
+OWN_NAMES = ("gymctl/", LOADED)
 SHORTEST_TAG = 16
 """Hexadecimal digits of `inputs` that nobody types by chance."""
 LOCKS = ("images.lock.json", "results/*/images.lock.json", "runs/*/images.lock.json")

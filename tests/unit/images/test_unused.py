@@ -143,3 +143,12 @@ def test_names_of_a_comparison_go_once_it_was_killed(tmp_path: Path, monkeypatch
         ]
         assert going(*images, all_images=True) == {}
     assert len(list(of_killed_checks(images))) == 3
+
+
+def test_what_a_bundle_brought_goes_like_what_was_built() -> None:
+    images = (
+        image("old", "gymctl-bundle/resources-weather:0123456789abcdef0123", tagged="2026-01-02"),
+        image("new", "gymctl-bundle/resources-weather:123456789abcdef01234", tagged="2026-01-03"),
+    )
+    assert going(*images) == {"old": "an older one, not used"}
+    assert going(*images, all_images=True).keys() == {"old", "new"}
