@@ -50,6 +50,7 @@ class Reference:
 
 def parse(text: str) -> Reference:
     """Raises UsageError, which says the form."""
+    _refuse_login(text)
     match = _REFERENCE.fullmatch(text)
     if (
         match is None
@@ -63,6 +64,7 @@ def parse(text: str) -> Reference:
 
 def parse_place(text: str, where: str) -> tuple[str, str]:
     """`HOST[:PORT]/PATH` of a registry as host and path, the path with a slash at its end or empty."""
+    _refuse_login(text, where)
     match = _PLACE.fullmatch(text.removesuffix("/"))
     if match is None or not is_host(match["host"]) or not _has_port(match["host"]) or len(text) > _LONGEST:
         raise UsageError(
@@ -73,10 +75,26 @@ def parse_place(text: str, where: str) -> tuple[str, str]:
     return match["host"], f"{match['path']}/" if match["path"] else ""
 
 
+def _refuse_login(text: str, where: str | None = None) -> None:
+    """A login belongs into Docker's own store, not into a reference; nothing of it is repeated."""
+    host = _behind_login(text)
+    if host is not None:
+        what = f"`****@{host}/…` is no reference to a registry: it holds a login"
+        raise UsageError(what, where=where, hint=f"`docker login HOST` keeps logins; {FORM}")
+
+
+def _behind_login(text: str) -> str | None:
+    """The host of `USER:PASSWORD@HOST/…`, with or without a scheme; None: there is no login."""
+    match = re.match(r"(?:\w+://)?[^/@]+@([^/]*)", text)
+    return None if match is None else match[1].rpartition("@")[2]
+
+
 def is_reference(token: str) -> bool:
     """Whether a word on a command line means something in a registry, as Docker tells it: what stands before
     the first slash has a dot or a colon, or is `localhost`. A benchmark is `name` or `name/flavor`."""
     first, slash, rest = token.partition("/")
+    if (host := _behind_login(token)) is not None:
+        return is_host(host)  # meant as one, and refused by `parse`
     return bool(slash and rest and first not in (".", "..")) and is_host(first)
 
 

@@ -81,6 +81,25 @@ def test_what_is_no_reference_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "joe:hush-7@host.example:5000/x/y:1",
+        "https://joe:hush-7@host.example:5000/x",
+        "joe:hush@7@host.example:5000",
+        "joe:hush-7@host.example:5000",
+    ],
+)
+def test_a_login_in_a_reference_is_refused_and_not_repeated(text: str) -> None:
+    assert is_reference(text)
+    for read in (parse, lambda text: parse_place(text, "--registry")):
+        with pytest.raises(UsageError) as caught:
+            read(text)
+        assert "hush" not in str(caught.value)
+        assert "`****@host.example:5000/…`" in caught.value.what
+        assert "docker login" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
     "token", ["weather", "weather/live", "./config", "../x", "results/x", "localhost", "a.b"]
 )
 def test_benchmarks_and_paths_are_no_references(token: str) -> None:
