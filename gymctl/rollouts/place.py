@@ -77,6 +77,16 @@ def take(paths: RunPaths) -> OutputLock:
     return lock
 
 
+def remove_left(side: Path) -> None:
+    """Remove what killed processes left as `.name.<pid>`. For who holds the output, alone."""
+    stem = side.name.rpartition(".")[0]
+    with contextlib.suppress(OSError):
+        for path in side.parent.iterdir():
+            name, _, pid = path.name.rpartition(".")
+            if name == stem and pid.isdecimal():
+                path.unlink(missing_ok=True)
+
+
 def refused(paths: RunPaths, error: OSError) -> PrerequisiteError:
     """The output cannot be written; said before the run begins."""
     folder = paths.rollouts.parent

@@ -75,10 +75,12 @@ class RunStore:
     def take(self) -> None:
         """Check that the run can be written and keep others out. Raises PrerequisiteError naming the path.
 
-        Nothing of an earlier run is touched. Idempotent.
+        Nothing of an earlier run is touched but what one that was killed has left aside. Idempotent.
         """
         if self._lock is None:
             self._lock = place.take(self.paths)
+            for side in (self._side_inputs, self.side_rows):
+                place.remove_left(side)
 
     def prepare(self, rows: Iterable[Row], identity: Identity | None = None, repeats: int = 1) -> int:
         """Make ready for a new run and write its inputs aside; returns their number.

@@ -185,3 +185,16 @@ def test_a_device_or_pipe_is_never_replaced(tmp_path: Path, name: str) -> None:
     with pytest.raises(PrerequisiteError, match="a device, a pipe or a socket"):
         store(tmp_path).prepare([{"n": 1}])
     assert (tmp_path / "out" / name).is_fifo()
+
+
+def test_what_a_killed_run_left_aside_goes_with_the_next_one_there(tmp_path: Path) -> None:
+    theirs = (".run_materialized_inputs.jsonl.999999", ".run.rows.sha256.999999")
+    others = (".other_materialized_inputs.jsonl.999999", ".run.rows.sha256.kept")
+    for name in (*theirs, *others):
+        (tmp_path / name).write_text("{}")
+    one = RunStore(RunPaths(tmp_path / "run.jsonl"))
+    one.take()
+    one.discard()
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left.isdisjoint(theirs)
+    assert left.issuperset(others)
