@@ -111,15 +111,20 @@ async def test_without_a_login_the_message_says_what_to_do(
     assert error.value.hint == f"docker login 127.0.0.1:{tokens.port}"
 
 
+def use_credential_helper(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Docker's configuration names a program that hands out logins."""
+    program = folder / "docker-credential-test"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    (folder / "config.json").write_text('{"credsStore": "test"}')
+    monkeypatch.setenv("DOCKER_CONFIG", str(folder))
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+
+
 async def test_helper_program_that_fails_is_told_without_its_words(
     tokens: Tokens, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    helper = tmp_path / "docker-credential-broken"
-    helper.write_text("#!/bin/sh\necho the-secret-of-the-store >&2\nexit 1\n")
-    helper.chmod(0o755)
-    (tmp_path / "config.json").write_text('{"credsStore": "broken"}')
-    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    use_credential_helper(tmp_path, "echo the-secret-of-the-store >&2; exit 1", monkeypatch)
     async with Registry(f"127.0.0.1:{tokens.port}") as client:
         with pytest.raises(PrerequisiteError, match="credential store") as error:
             await client.tags("bench")
@@ -129,11 +134,7 @@ async def test_helper_program_that_fails_is_told_without_its_words(
 async def test_helper_program_gives_the_login(
     tokens: Tokens, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    helper = tmp_path / "docker-credential-works"
-    helper.write_text('#!/bin/sh\necho \'{"Username": "reader", "Secret": "correct-horse-7"}\'\n')
-    helper.chmod(0o755)
-    (tmp_path / "config.json").write_text('{"credsStore": "works"}')
-    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    login = '{"Username": "reader", "Secret": "correct-horse-7"}'
+    use_credential_helper(tmp_path, f"echo '{login}'", monkeypatch)
     async with Registry(f"127.0.0.1:{tokens.port}") as client:
         assert await client.tags("bench") == ["a", "b"]

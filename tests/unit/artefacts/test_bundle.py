@@ -17,13 +17,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gymctl.artefacts import content as contents
-from gymctl.artefacts import layout, plain_tar, saved
+from gymctl.artefacts import layout, plain_tar
 from gymctl.artefacts.bundle import bundle
 from gymctl.artefacts.opened import open_bundle
 from gymctl.artefacts.pack import FILES_TYPE, pack
 from gymctl.artefacts.unbundle import keep, lock_for, unpack, unpack_to
 from gymctl.engine import Engine
-from gymctl.errors import EngineError, IntegrityError, PrerequisiteError
+from gymctl.errors import IntegrityError, PrerequisiteError
 from gymctl.images.lock import Lock, read
 
 
@@ -348,37 +348,6 @@ def test_a_bundle_that_does_not_agree_with_itself_is_refused(
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(IntegrityError, match="the bundle cannot be read: No such file"):
         open_bundle(tmp_path / "none.gymb")
-
-
-@pytest.mark.parametrize("is_old", [False, True])
-def test_images_are_found_in_what_any_engine_saves(tmp_path: Path, is_old: bool) -> None:
-    found = saved.find(bundles.docker_save(tmp_path / "images.tar", is_old=is_old))
-    assert {one.id for one in found} == {image.id for image in bundles.lock().images}
-    for image, layers in zip(found, bundles.IMAGES.values(), strict=True):
-        assert [b"".join(one.chunks()) for one in image.layers] == list(layers)
-
-
-def test_a_layer_that_is_not_the_configurations_is_refused(tmp_path: Path) -> None:
-    file = bundles.docker_save(tmp_path / "images.tar")
-    data = file.read_bytes()
-    file.write_bytes(data.replace(b"pythonpython", b"pythonPython", 1))
-    with pytest.raises(EngineError, match="layers are not its own"):
-        saved.find(file)
-
-
-@given(
-    st.dictionaries(st.from_regex(r"[a-z]{1,8}(/[a-z]{1,8}){0,2}", fullmatch=True), st.binary(max_size=2000))
-)
-def test_the_plain_tar_gives_back_what_it_was_given(files: dict[str, bytes]) -> None:
-    out = io.BytesIO()
-    for name in sorted(files):
-        plain_tar.write(out, name, len(files[name]), [files[name]])
-    plain_tar.end(out)
-    found = list(plain_tar.scan(io.BytesIO(out.getvalue()), "test"))
-    assert {one.name: b"".join(plain_tar.chunks(out, one.offset, one.size)) for one in found} == files
-    assert {one.name: one.sha256 for one in found} == {
-        name: hashlib.sha256(data).hexdigest() for name, data in files.items()
-    }
 
 
 class Held:
