@@ -309,7 +309,7 @@ async def test_b109_a_rollout_cut_by_its_time_limit_keeps_the_calls_on_record(
         return scored(1.0)
 
     captures = Captures(tmp_path)
-    made = bench((await environment(three_turns)).url, 1, task_timeout=0.5, captures=captures)
+    made = bench((await environment(three_turns)).url, 1, task_timeout=2.0, captures=captures)
     await made.collect(and_aggregate=False)
     (record,) = made.records("failures")
     assert record["failure_kind"] == "transport_timeout"
