@@ -18,10 +18,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from gymctl.errors import IntegrityError, PrerequisiteError, UsageError
-from gymctl.images.plan import registry_of
+from gymctl.images.plan import CHECKOUT, registry_of
 
 FILE = "images.lock.json"
 SCHEMA = 1
@@ -30,6 +30,14 @@ SCHEMA = 1
 Digest = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
 Repository = Annotated[str, Field(pattern=r"^[A-Za-z0-9\[][\w.:/\[\]-]*$", max_length=300)]
 Platform = Annotated[str, Field(pattern=r"^[a-z0-9]+/[a-z0-9_]+(/[a-z0-9]+)?$")]
+
+
+def _named(name: str) -> str:
+    """Early locks told where a checkout lay: the path is not passed on."""
+    return CHECKOUT if name.startswith("nemo-gym at ") else name
+
+
+Name = Annotated[str, AfterValidator(_named)]
 
 
 def short(digest: str | None) -> str:
@@ -42,8 +50,9 @@ class LockedImage(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
-    name: str
-    """What it is the image of: `Dockerfile.base`, `resources_servers/weather`, `nemo-gym==0.7.0`."""
+    name: Name
+    """What it is the image of: `Dockerfile.base`, `resources_servers/weather`, `nemo-gym==0.7.0`,
+    `nemo-gym checkout`. Never a path of the machine that built it."""
     repository: Repository
     """Without tag: `gymctl/resources-weather`, and `HOST/PATH/resources-weather` once it was pushed."""
     tag: str
@@ -57,7 +66,7 @@ class LockedImage(BaseModel):
     """sha256 of everything that went in (plan.py), in hex."""
     context: str = ""
     """sha256 over the files of the folder alone, in hex: comparable where the base cannot be planned."""
-    base: str
+    base: Name
     """The `name` of the image that it stands on; of a base the reference of the Python image."""
     size: int = 0
     """Bytes, unpacked, with everything below."""

@@ -16,7 +16,7 @@ from gymctl.engine import Engine
 from gymctl.errors import EngineError, GymctlError, IntegrityError, PrerequisiteError
 from gymctl.images.build import Images
 from gymctl.images.lock import Lock, LockedImage, short
-from gymctl.images.plan import BaseImage, ImagePlan
+from gymctl.images.plan import CHECKOUT, BaseImage, ImagePlan
 from gymctl.images.progress import Reporter
 from gymctl.images.project import Pythons, plan_project
 from gymctl.images.stores import held
@@ -137,15 +137,16 @@ def _doubt(
         if others:
             what += f" for {platform}, only for {', '.join(others)}"
         return IntegrityError(what, where=where, hint="`gymctl build` builds it and adds it")
-    if image.context == plan.context_digest or (plan.kind == "base" and _fits(source.lock.gymctl)):
+    is_our_own = plan.kind == "base" and plan.source != CHECKOUT
+    if image.context == plan.context_digest or (is_our_own and _fits(source.lock.gymctl)):
         return None
-    if plan.kind == "base":
+    if is_our_own:
         what = f"gymctl's own part of {plan.source} is not the locked one"
         hint = f"`pip install gymctl=={source.lock.gymctl}` brings the gymctl that wrote the lock"
         if source.lock.gymctl in ("", __version__):
             hint = "gymctl's own files were edited since"
     else:
-        what = f"the folder of {plan.source} is not the locked one"
+        what = f"the folder of {plan.source} is not the locked one"  # a checkout: or gymctl's part in it
         hint = "go back to the files that were locked"
     expected, seen = short(image.context), short(plan.context_digest)
     return IntegrityError(f"{what}: locked {expected}, found {seen}", where=where, hint=f"{hint}{_OR_BUILD}")

@@ -21,7 +21,15 @@ from gymctl.config.families import REQUIREMENT_FILES
 from gymctl.config.model import Config, ServerBlock
 from gymctl.images import requirements as locked_requirements
 from gymctl.images.context import Context, base_scripts, checkout_files
-from gymctl.images.plan import BaseImage, Dockerfile, ImagePlan, folders, inputs_hash, plan_server
+from gymctl.images.plan import (
+    CHECKOUT,
+    BaseImage,
+    Dockerfile,
+    ImagePlan,
+    folders,
+    inputs_hash,
+    plan_server,
+)
 from gymctl.paths import PACKAGE, bundled
 
 VERSION = "0.7.0"
@@ -51,7 +59,7 @@ class Package:
 
     @property
     def source(self) -> str:
-        return self.requirement if self.checkout is None else f"nemo-gym at {self.checkout}"
+        return self.requirement if self.checkout is None else CHECKOUT
 
 
 def package_of(block: ServerBlock) -> Package:

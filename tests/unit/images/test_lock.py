@@ -111,6 +111,21 @@ def test_two_folders_of_one_name_are_told_apart_by_what_is_in_them() -> None:
     assert both.find("resources_servers/weather", "linux/arm64", "a") is None
 
 
+def test_a_lock_that_tells_where_a_checkout_lay_is_read_without_the_path(tmp_path: Path) -> None:
+    path = tmp_path / "images.lock.json"
+    old = [
+        one_of("a", "1").model_dump() | {"name": "nemo-gym at /home/jane/gym"},
+        one_of("b", "2").model_dump() | {"base": "nemo-gym at /home/jane/gym"},
+    ]
+    path.write_text(json.dumps({"schema_version": 1, "images": old}))
+    lock = read(path)
+    found = lock.find("nemo-gym checkout", "linux/amd64", "a")
+    assert found is not None
+    assert found.id == old[0]["id"]
+    assert lock.images[1].base == "nemo-gym checkout"
+    assert "jane" not in lock.text()
+
+
 def test_an_edited_folder_leaves_no_old_image_in_the_lock() -> None:
     first = Lock().with_images([one_of("a", "1")])
     assert first.with_images([one_of("b", "2")]).images == (one_of("b", "2"),)

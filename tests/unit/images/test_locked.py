@@ -306,3 +306,21 @@ async def test_the_base_of_nemo_gym_servers_is_compared_and_need_not_be_here(
     changed = lock(below.model_copy(update={"context": "0" * 64}), locked_folder(place, "w"))
     error = await refused(asked, changed, Engine(digest("base"), digest("w")))
     assert family.source in error.what
+
+
+async def test_an_edited_checkout_of_nemo_gym_is_refused_also_by_the_next_release(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(locked, "__version__", "0.0.8")
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "nemo-gym"\n')
+    place = folder(tmp_path, "theirs")
+    block = ServerBlock(
+        *("theirs", "resources_servers", "theirs", "app.py", place, {}, (), "127.0.0.1", -1, False),
+        family="nemo_gym",
+    )
+    asked = Config("p", {"theirs": block}, "127.0.0.1", 11000, {}, GlobalSettings(), (), (), (), {})
+    below = image("nemo-gym checkout", "0" * 64, "family", base="python")
+    source = lock(below, locked_folder(place, "w", base=below.name))
+    error = await refused(asked, source, Engine(digest("base"), digest("w")))
+    assert "the folder of nemo-gym checkout is not the locked one" in error.what
+    assert "go back to the files that were locked" in str(error.hint)

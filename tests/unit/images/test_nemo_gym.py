@@ -69,6 +69,17 @@ def test_a_checkout_is_built_from_its_own_files(tmp_path: Path) -> None:
     assert plan_family(package, PYTHON).tag != family.tag
 
 
+def test_where_a_checkout_lies_is_told_in_no_lock_and_no_label(tmp_path: Path) -> None:
+    found: list[ImagePlan] = []
+    for home in ("home-of-jane", "home-of-john"):
+        (tmp_path / home).mkdir()
+        (tmp_path / home / "pyproject.toml").write_text('[project]\nname = "nemo-gym"\n')
+        found += plan_nemo_gym(config(block(folder(tmp_path / home))), PYTHON)
+    assert [one.source for one in found] == ["nemo-gym checkout", "resources_servers/mcqa"] * 2
+    assert "home-of" not in str([one.labels for one in found])
+    assert found[0].inputs == found[2].inputs, "the same files are the same image, wherever they lie"
+
+
 @pytest.mark.parametrize(
     ("requirements", "expected"),
     [("nemo-gym==0.5.1\n", "nemo-gym==0.5.1"), ("nemo_gym\n", "nemo-gym==0.7.0"), (LINE, "nemo-gym==0.7.0")],
