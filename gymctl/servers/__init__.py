@@ -13,8 +13,8 @@ stack/                      what all of them stand on; start reading at `base.py
 
 from gymctl.contract.stepping import Reset, Step
 from gymctl.servers.agents.model_calls import ask, conversation_of
-from gymctl.servers.agents.server import AgentConfig, AgentServer, Turn, direct_access
-from gymctl.servers.agents.sessions import AgentSession, ToolAccess
+from gymctl.servers.agents.server import AgentConfig, AgentServer, Turn
+from gymctl.servers.agents.sessions import AgentSession, ToolAccess, direct_access
 from gymctl.servers.environments.server import (
     AgentRef,
     EnvironmentConfig,

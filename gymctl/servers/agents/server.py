@@ -22,7 +22,6 @@ from urllib.parse import quote
 
 from pydantic import Field, field_validator
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -30,15 +29,15 @@ from gymctl.contract.aggregate import AggregateRequest, AggregateResponse
 from gymctl.contract.part import ServerPart
 from gymctl.contract.responses import FlatRow, ResponsesCreateParams, for_servers, presentable
 from gymctl.contract.rollout import BROKEN_CALLS, MALFORMED_CALLS, ROLLOUT_ID, TRAJECTORY, rollout_name
+from gymctl.servers.agents.lifecycle import SessionLifecycle
 from gymctl.servers.agents.observing import Activation
 from gymctl.servers.agents.sessions import (
     AgentClose,
-    AgentReceipt,
     AgentSeed,
     AgentSession,
     AgentSessions,
-    DirectHttpAccess,
     ToolAccess,
+    direct_access,
     unique_names,
 )
 from gymctl.servers.stack.base import Server, ServerConfig
@@ -118,6 +117,9 @@ class AgentServer(Server):
     def __init__(self, part: ServerPart) -> None:
         super().__init__(part)
         self.agent_sessions = AgentSessions(self.config.session_close_retry_window_seconds)
+        self._session_lifecycle = SessionLifecycle(
+            self.agent_sessions, self, self.config.tool_accesses, part.implementation
+        )
 
     async def respond(self, params: dict[str, Any], turn: Turn) -> dict[str, Any]:
         """Work on the task until done and return a Response whose output holds all new items.
@@ -323,57 +325,14 @@ class AgentServer(Server):
     async def _open_session(self, request: Request) -> Response:
         self._require_sessions()
         seed = validated(AgentSeed, await json_object(request))
-        cookie_id = request.session.get(SESSION_KEY)
-        session = self.agent_sessions.bound(seed, cookie_id)
-        async with session.lock:
-            # While we waited, the session may have been closed or, its set-up failed, forgotten.
-            if self.agent_sessions.bound(seed, cookie_id) is not session:
-                raise HTTPException(409, "Agent session is closing")
-            if not session.is_open:
-                await self._set_up(session, seed)
+        await self._session_lifecycle.open(seed, request.session.get(SESSION_KEY))
         request.session[SESSION_KEY] = seed.agent_session_id
         return Json({SESSION_KEY: seed.agent_session_id})
-
-    async def _set_up(self, session: AgentSession, seed: AgentSeed) -> None:
-        """Configured accesses are overlaid by name with the request's.
-
-        A failed set-up is undone and its id free again; if it cannot be undone, the session stays in closing.
-        """
-        accesses = {access.name: access for access in [*self.config.tool_accesses, *seed.tool_accesses]}
-        try:
-            await self.open_session(session, list(accesses.values()))
-            session.is_open = True
-        finally:
-            if not session.is_open:
-                session.is_closing = True
-                await self.close_session(session)
-                self.agent_sessions.forget(session)
 
     async def _close_session(self, request: Request) -> Response:
         self._require_sessions()
         close = validated(AgentClose, await json_object(request))
-        receipt = self.agent_sessions.receipt(close, request.session.get(SESSION_KEY))
-        if receipt is None:
-            receipt = await self._closed(self.agent_sessions.closing(close.agent_session_id), close, request)
-        return Json(receipt)
-
-    async def _closed(
-        self, session: AgentSession | None, close: AgentClose, request: Request
-    ) -> AgentReceipt:
-        assert session is not None
-        async with session.lock:
-            earlier = self.agent_sessions.receipt(close, request.session.get(SESSION_KEY))
-            if earlier is not None:
-                return earlier
-            await session.end_activations()
-            await self.close_session(session)
-            receipt = AgentReceipt(
-                agent_session_id=close.agent_session_id,
-                agent_observations=session.observations(self.part.implementation),
-                resources_cookies=session.cookies,
-            )
-            self.agent_sessions.closed(session, receipt)
-            return receipt
+        return Json(await self._session_lifecycle.close(close, request.session.get(SESSION_KEY)))
 
     def _require_sessions(self) -> None:
         if not self.has_agent_sessions:
@@ -389,18 +348,6 @@ class AgentServer(Server):
         resources = self.resources_server("/aggregate_metrics")
         answer = await self.client.call(resources, "/aggregate_metrics", await request.body())
         return Json(checked(answer).body)
-
-
-def direct_access(accesses: list[ToolAccess]) -> DirectHttpAccess | None:
-    """The one direct HTTP access a session may have. Raises when it asks for what a plain agent cannot do."""
-    required = [access.name for access in accesses if access.kind == "mcp" and access.required]
-    if required:
-        raise ValueError(f"this agent cannot use MCP tools, but {', '.join(required)} is required")
-    direct = [access for access in accesses if isinstance(access, DirectHttpAccess)]
-    if len(direct) > 1:
-        names = ", ".join(access.name for access in direct)
-        raise ValueError(f"at most one direct_http access can be used, got {names}")
-    return direct[0] if direct else None
 
 
 def _set_cookies(response: Response, cookies: dict[str, str]) -> None:

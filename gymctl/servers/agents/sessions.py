@@ -61,6 +61,18 @@ def unique_names(accesses: list[ToolAccess]) -> list[ToolAccess]:
     return accesses
 
 
+def direct_access(accesses: list[ToolAccess]) -> DirectHttpAccess | None:
+    """The one direct HTTP access a session may have. Raises when it asks for what a plain agent cannot do."""
+    required = [access.name for access in accesses if access.kind == "mcp" and access.required]
+    if required:
+        raise ValueError(f"this agent cannot use MCP tools, but {', '.join(required)} is required")
+    direct = [access for access in accesses if isinstance(access, DirectHttpAccess)]
+    if len(direct) > 1:
+        names = ", ".join(access.name for access in direct)
+        raise ValueError(f"at most one direct_http access can be used, got {names}")
+    return direct[0] if direct else None
+
+
 class AgentSeed(Strict):
     """Body of `POST /v1/agent_sessions`."""
 
