@@ -16,6 +16,7 @@ from gymctl.config.checks import (
     folders,
     globals,
     instances,
+    near_keys,
     pairing,
     ray,
     references,
@@ -108,6 +109,7 @@ def _examined(
         settings = ray.asked_for(settings, servers.values(), problems)
     globals.check_pools(settings.pool, servers.values(), origins, problems)
     server_keys.check(servers.values(), origins, classes, problems)
+    near_keys.check(servers.values(), origins, classes, problems)
     styles.check(servers, document, origins, environ, classes, problems)
     selected = read.included.selected
     secrets = secrets_of(document)

@@ -5,10 +5,20 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 
+_SLIP = 0.8
+"""How alike two keys are that have two neighbouring letters changed, from five letters on."""
+
 
 def close(name: str, known: Iterable[str]) -> list[str]:
     """Up to three near names (CONTRACT 1.2: difflib, n=3, cutoff 0.6), best first."""
     return difflib.get_close_matches(name, sorted(set(known)), n=3, cutoff=0.6)
+
+
+def slip(written: object, names: Iterable[str]) -> str | None:
+    """The name that `written` is a slip of; None when it is one of them, or like none."""
+    known = sorted(set(names))
+    near = [] if written in known else difflib.get_close_matches(str(written), known, n=1, cutoff=_SLIP)
+    return near[0] if near else None
 
 
 def did_you_mean(near: Sequence[str]) -> str | None:

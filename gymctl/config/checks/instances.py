@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, cast
 
-from gymctl.config.names import close, suggestion
+from gymctl.config.names import close, slip, suggestion
 from gymctl.config.problems import Problems
 from gymctl.config.tree.masking import mask
 from gymctl.config.tree.origins import Origins, Path
@@ -72,11 +72,12 @@ def find(
             _warn_of_strays(found[-1], block, origins, problems)
         elif _has_entrypoint(block):
             almost[name] = mistakes
-        elif _elsewhere(name, block) is not None:
+        elif _elsewhere(name, block) is not None and not _meant("entrypoint", block):
             continue
         else:
             problems.warn(
-                f"`{name}` is ignored: it names a server type but has no `entrypoint` ({origins.where(name)})"
+                f"`{name}` is ignored: it names a server type but has no `entrypoint`"
+                f" ({origins.where(name)}){_meant('entrypoint', block)}"
             )
     _report(almost, document, origins, problems)
     return found
@@ -214,6 +215,16 @@ def _not_one(name: str, kind: ServerKind, inner: object, origins: Origins) -> Mi
     return f"{rule}, got {len(inner)}: {', '.join(places)}; files are merged, so leave one out", (kind, last)
 
 
+def _meant(wanted: str, value: object) -> str:
+    """`; did you mean it by …?` where a mapping in `value` holds something almost called so."""
+    for key, child in value.items() if isinstance(value, dict) else ():
+        if slip(key, (wanted,)):
+            return f"; did you mean it by `{key}`?"
+        if meant := _meant(wanted, child):
+            return meant
+    return ""
+
+
 def _is_folder_name(name: str) -> bool:
     """Also of a folder in a folder: `family/member`."""
     is_plain = "\\" not in name and name.isprintable()
@@ -224,12 +235,12 @@ def _settings_problems(kind: ServerKind, settings: dict[str, Any]) -> Iterator[t
     """Which field is wrong, and why."""
     entrypoint = settings.get("entrypoint")
     if not isinstance(entrypoint, str) or not entrypoint:
-        yield "entrypoint", "`entrypoint` is required"
+        yield "entrypoint", f"`entrypoint` is required{_meant('entrypoint', settings)}"
     elif PurePosixPath(entrypoint).is_absolute() or ".." in PurePosixPath(entrypoint).parts:
         yield "entrypoint", f"`entrypoint` must lie in the server folder, got `{entrypoint}`"
     domain = settings.get("domain")
     if domain is None and kind == "resources_servers":
-        yield "domain", "`domain` is required for resources servers"
+        yield "domain", f"`domain` is required for resources servers{_meant('domain', settings)}"
     elif domain is not None and domain not in DOMAINS:
         hint = suggestion(str(domain), DOMAINS, noun="allowed")
         yield "domain", f"`domain` is unknown: `{domain}` ({hint})"

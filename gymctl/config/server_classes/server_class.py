@@ -42,6 +42,8 @@ class ServerClass:
     """How rollouts go on it; None where the text does not say, and for models and environment servers."""
     ray_enabled: bool | None = None
     """What the class or a base of it declares; None where the text does not say."""
+    folders: frozenset[Path] = frozenset()
+    """Where the author's classes that make it up are written."""
 
     @property
     def is_closed(self) -> bool:
@@ -113,7 +115,9 @@ class _Reader:
         own = [item for item in lineage if isinstance(item, Found) and not _is_ours(item.module)]
         if any(_decides_itself(item) for item in own) or _reads_its_block(entry):
             fields = fields.opened()
-        return ServerClass(family, fields, style, uses_ray)
+        return ServerClass(
+            family, fields, style, uses_ray, frozenset(item.module.path.parent for item in own)
+        )
 
     def _lineage(self, item: Found | Outside, seen: set[int]) -> Iterator[Found | Outside]:
         """The class and its bases, the nearest first."""

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from gymctl.config.checks import slips
+from gymctl.config.checks import near_keys, slips
 from gymctl.config.checks.block_keys import generic_block
 from gymctl.config.checks.global_keys import NAMES, GlobalKeys
 from gymctl.config.model import Config
@@ -39,17 +39,10 @@ def of(config: Config) -> list[str]:
 
 def _foreign_keys(config: Config, classes: ServerClasses) -> Iterator[str]:
     for block in config.servers.values():
-        described = classes.of(block)
-        if block.is_generated or described.family == "gymctl" or not described.is_closed:
-            continue
-        allowed = described.keys | set(generic_block(block.kind).model_fields)
-        for key in block.settings:
-            if key not in allowed:
-                near = suggestion(str(key), allowed, noun="declared")
-                yield (
-                    f"`{block.name}`: the config class of {block.implementation} does not declare `{key}`"
-                    f"{_place(config, (*block.path, key))}; {near}"
-                )
+        declared = near_keys.known(block, classes.of(block))
+        for key in block.settings if declared else ():
+            if key not in declared:
+                yield near_keys.undeclared(block, key, declared, _place(config, (*block.path, key)))
 
 
 def _near_settings(config: Config) -> Iterator[str]:

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
 
+from gymctl.config.checks import near_keys
 from gymctl.config.load import load
+from gymctl.config.model import ServerBlock
 from gymctl.config.needs.catalogue import Catalogue, Listed
+from gymctl.config.problems import Problems
 from gymctl.config.reading.roots import SearchRoots
+from gymctl.config.server_classes.server_class import ServerClasses
 from gymctl.config.sources import Selection
+from gymctl.config.tree.origins import Origins
+from gymctl.contract.servers import KINDS, ServerKind
 from gymctl.errors import ConfigError
 from gymctl.runtime import releases
 
@@ -144,3 +153,42 @@ def test_every_benchmark_is_loaded_with_its_prompts_and_scripts(
                 assert is_there, (row.name, file)
     assert refused.keys() == REFUSED.keys(), refused
     assert all(part in refused[name] for name, part in REFUSED.items())
+
+
+def block_of(kind: ServerKind, folder: Path, key: str) -> ServerBlock:
+    block = {key: 1, "entrypoint": "app.py"}
+    return ServerBlock("it", kind, folder.name, "app.py", folder, block, (), "h", 1, is_port_explicit=False)
+
+
+@pytest.fixture(scope="module")
+def declared(root: Path) -> list[tuple[ServerKind, Path, list[str]]]:
+    """Kind, folder and keys of every server whose class is wholly known."""
+    classes = ServerClasses((root,))
+    folders = [(kind, file.parent) for kind in KINDS for file in sorted((root / kind).glob("*/app.py"))]
+    listed = [(kind, place, block_of(kind, place, "entrypoint")) for kind, place in folders]
+    found = [(kind, place, near_keys.known(block, classes.of(block))) for kind, place, block in listed]
+    return [(kind, place, sorted(keys)) for kind, place, keys in found if keys]
+
+
+def test_nearly_all_classes_are_wholly_known(declared: list[Any]) -> None:
+    assert len(declared) >= 200
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_a_slip_in_a_key_of_any_server_is_told(root: Path, declared: list[Any], data: st.DataObject) -> None:
+    """One letter left out, doubled, or changed with its neighbour."""
+    kind, folder, keys = data.draw(st.sampled_from(declared))
+    key = data.draw(st.sampled_from(keys))
+    at = data.draw(st.integers(1, len(key) - 2))
+    slips = [key[:at] + key[at + 1 :], key[: at + 1] + key[at:]]
+    if len(key) > 4:
+        slips.append(key[:at] + key[at + 1] + key[at] + key[at + 2 :])
+    slip = data.draw(st.sampled_from(slips))
+    texts = [file.read_bytes() for file in folder.rglob("*") if file.suffix in (".py", ".md", ".txt", ".sh")]
+    assume(slip not in keys and not any(slip.encode() in text for text in texts))
+    problems = Problems()
+    near_keys.check([block_of(kind, folder, slip)], Origins({}), ServerClasses((root,)), problems)
+    [warning] = problems.warnings
+    assert f"does not declare `{slip}`" in warning
+    assert "; did you mean `" in warning

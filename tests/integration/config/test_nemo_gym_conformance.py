@@ -117,6 +117,8 @@ GROUPS = (
     "env_",
 )
 
+SLIP = ("does not declare", "means nothing", "did you mean it by")
+"""What a warning says of a key that is taken for a slip: nobody's files hold one."""
 ANSWERS = Path(__file__).parents[2] / "golden" / "nemo_gym_configs" / "answers.jsonl.xz"
 _MOST_SHOWN = 40
 
@@ -212,6 +214,8 @@ def unequal(case: dict[str, Any], work: Path, wheel: Path) -> str | None:
         return f"the peer refuses it ({case['error']}), gymctl does not"
     if "errors" in our:
         return f"gymctl refuses it: {our['message']}"
+    if slips := [text for text in our["warnings"] if any(mark in text for mark in SLIP)]:
+        return f"a key of theirs is taken for a slip: {slips}"
     found = list(leaves.differences(case["document"], our["document"]))
     return f"{len(found)} keys differ: {'; '.join(found[:5])}" if found else None
 
@@ -238,4 +242,4 @@ def ours(case: dict[str, Any], work: Path, wheel: Path) -> dict[str, Any]:
         errors = error.errors if isinstance(error, ConfigErrors) else [error]
         return {"errors": [type(one).__name__ for one in errors], "message": error.what}
     places = {str(folder): "<work>", str(work): "<work>", str(wheel): "<wheel>"}
-    return {"document": leaves.document(config.document, places)}
+    return {"document": leaves.document(config.document, places), "warnings": config.warnings}

@@ -253,12 +253,87 @@ def server(more: str) -> str:
 
 
 def test_a_key_that_a_foreign_class_does_not_declare_is_a_warning_of_check(foreign) -> None:
-    [warning] = warnings(foreign, server("max_trys: 3"))
-    assert warning == (
-        "`a`: the config class of weather_tool does not declare `max_trys` (a.yaml:6:7);"
-        " did you mean `max_tries`?"
+    [warning] = warnings(foreign, server("max_attempts: 3"))
+    assert warning.startswith(
+        "`a`: the config class of weather_tool does not declare `max_attempts` (a.yaml:6:7);"
     )
     assert foreign.load("a.yaml").warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"), [("max_trys", "max_tries"), ("num_worker", "num_workers"), ("max_treis", "max_tries")]
+)
+def test_a_slip_in_a_foreign_block_is_told_once_whatever_is_done_with_it(foreign, key, meant) -> None:
+    told = warnings(foreign, server(f"{key}: 3"))
+    text = f"`a`: the config class of weather_tool does not declare `{key}` (a.yaml:6:7)"
+    assert told == [f"{text}; did you mean `{meant}`?"]
+    assert foreign.load("a.yaml").warnings == tuple(told)
+
+
+@pytest.mark.parametrize("file", ["app.py", "parts/reads.py", "README.md"])
+def test_a_key_that_a_file_of_the_server_says_is_no_slip(foreign, file: str) -> None:
+    place = foreign.folder / "resources_servers" / "weather_tool" / file
+    place.parent.mkdir(exist_ok=True)
+    place.write_text((place.read_text() if place.exists() else "") + "\n# max_trys of the block\n")
+    foreign.write("a.yaml", server("max_trys: 3"))
+    assert foreign.load("a.yaml").warnings == ()
+
+
+def test_a_key_that_the_file_of_a_base_says_is_no_slip(foreign) -> None:
+    foreign.write("resources_servers/base/app.py", f"{FOREIGN}\n# reads max_trys\n")
+    derived = "from resources_servers.base.app import It\nclass Mine(It):\n    pass\nMine.run_webserver()\n"
+    foreign.write("resources_servers/weather_tool/app.py", f"import nemo_gym\n{derived}")
+    foreign.write("a.yaml", server("max_trys: 3\n      num_worker: 2"))
+    [warning] = foreign.load("a.yaml").warnings
+    assert "`num_worker`" in warning
+
+
+def test_the_slip_itself_and_longer_words_are_no_use_of_it(foreign) -> None:
+    folder = "resources_servers/weather_tool"
+    foreign.write(f"{folder}/configs/weather_tool.yaml", server("max_trys: 3"))
+    foreign.write(f"{folder}/notes.md", "my_max_trys")
+    foreign.write("a.yaml", server("max_trys: 3"))
+    assert len(foreign.load("a.yaml").warnings) == 1
+
+
+def test_an_open_class_takes_any_key(foreign) -> None:
+    text = FOREIGN.replace("class WeatherConfig", "from elsewhere import Base\n\n\nclass WeatherConfig")
+    foreign.write(
+        "resources_servers/weather_tool/app.py", text.replace("(BaseResourcesServerConfig)", "(Base)")
+    )
+    foreign.write("a.yaml", server("num_worker: 3"))
+    assert foreign.load("a.yaml").warnings == ()
+
+
+def test_a_slip_in_a_dataset_is_told_for_servers_of_every_kind(built_in) -> None:
+    entry = "{name: d, type: example, jsonl_fpath: d.jsonl, mine: 1, num_repeat: 4}"
+    built_in.write(
+        "d.yaml",
+        f"policy_model:\n  responses_api_models:\n    openai_model:\n      datasets:\n        - {entry}\n",
+    )
+    [warning] = [text for text in built_in.load("model.yaml", "d.yaml").warnings if "datasets" in text]
+    assert warning == (
+        "`policy_model.datasets[0].num_repeat` means nothing (d.yaml:5:67); did you mean `num_repeats`?"
+    )
+
+
+def test_a_slip_of_the_entrypoint_or_the_domain_is_named_with_what_it_causes(foreign) -> None:
+    slipped = server("label: x").replace("entrypoint", "entrypont").replace("a:\n", "b:\n", 1)
+    [warning] = warnings(foreign, server("label: x") + slipped)
+    assert warning.startswith("`b` is ignored: it names a server type but has no `entrypoint` (a.yaml:10:7)")
+    assert warning.endswith("; did you mean it by `entrypont`?")
+    foreign.write("a.yaml", server("host: h\n      port: 1").replace("entrypoint", "entrypont") + slipped)
+    with pytest.raises(ConfigError, match="starts no server"):
+        foreign.load("a.yaml")
+    foreign.write("a.yaml", server("label: x").replace("domain", "domian"))
+    with pytest.raises(ConfigError, match="required for resources servers; did you mean it by `domian`"):
+        foreign.load("a.yaml")
+
+
+def test_a_misspelt_entrypoint_makes_no_server_elsewhere_without_a_word(foreign) -> None:
+    block = "b:\n  resources_servers:\n    weather_tool: {entrypont: app.py, host: h, port: 1}\n"
+    [warning] = warnings(foreign, server("label: x") + block)
+    assert warning.endswith("; did you mean it by `entrypont`?")
 
 
 def test_keys_that_every_server_may_have_are_not_warned_about(foreign) -> None:
