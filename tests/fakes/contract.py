@@ -296,7 +296,7 @@ class Process:
                 await asyncio.sleep(0.05)
 
 
-async def until(condition: Callable[[], object], seconds: float = 10) -> None:
+async def until(condition: Callable[[], object], seconds: float = 30) -> None:
     """Wait, but not for ever, for what happens elsewhere."""
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110 - another thread or process makes it true

@@ -136,23 +136,24 @@ class Upstream:
 
     async def _connected(self, path: str, body: bytes) -> Answer:
         """One answer; a connection that cannot be made is tried until the breaker gives the upstream up."""
-        reconnect = PAUSE_SECONDS
+        breaker, reconnect, detail = self._breaker, PAUSE_SECONDS, ""
         while True:
+            is_look = breaker.is_open
+            if not breaker.admits():
+                raise self._down(detail)
             try:
-                return await self._once(path, body)
+                return await self._once(path, body, is_look)
             except TransportError as error:
                 if error.kind != "transport_unreachable" or error.is_hopeless:
                     raise
-                if self._breaker.is_open:
-                    raise self._down(error.detail) from error
-            await asyncio.sleep(min(_spread(reconnect), self._breaker.seconds_left + 0.01))
+                detail = error.detail
+                if breaker.is_open:
+                    raise self._down(detail) from error
+            await asyncio.sleep(min(_spread(reconnect), breaker.seconds_left + 0.01))
             reconnect = min(reconnect * 2, LONGEST_RECONNECT_SECONDS)
 
-    async def _once(self, path: str, body: bytes) -> Answer:
+    async def _once(self, path: str, body: bytes, is_look: bool) -> Answer:
         breaker = self._breaker
-        is_look = breaker.is_open
-        if not breaker.admits():
-            raise self._down()
         url = f"{self.base_url}{path}{self._query}"
         try:
             answer = await self._transport.call(

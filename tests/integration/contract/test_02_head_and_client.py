@@ -10,7 +10,7 @@ import re
 import aiohttp
 import pytest
 import yaml
-from fakes.contract import Process, Target, cookies_of, free_port
+from fakes.contract import Process, Target, cookies_of, free_port, until
 from fakes.openai_upstream import OpenAIUpstream, Reply
 
 from gymctl.connections import KEEPALIVE_SECONDS
@@ -165,7 +165,7 @@ async def test_2_4_an_error_status_is_an_answer_and_not_asked_again():
 
 async def test_2_4_a_refused_connection_is_tried_until_it_is_made():
     port = free_port()
-    async with Transport() as transport, asyncio.timeout(10):
+    async with Transport() as transport, asyncio.timeout(30):
         call = asyncio.create_task(transport.call("POST", f"http://127.0.0.1:{port}/v1/responses", b"{}"))
         await asyncio.sleep(0.7)
         assert not call.done()
@@ -220,7 +220,8 @@ async def test_b72_a_server_that_cannot_be_reached_is_told_at_once_with_name_url
     async with serving_folder(folder, "desk_agent", block, neighbours) as url:
         row = {"responses_create_params": {"input": "Weather?"}}
         calls = [asyncio.create_task(http.post(f"{url}/run", json=row)) for _ in range(5)]
-        await asyncio.sleep(2)
+        await until(lambda: caplog.records)
+        await asyncio.sleep(0.5)
         lines = [record.getMessage() for record in caplog.records]
         for call in calls:
             call.cancel()

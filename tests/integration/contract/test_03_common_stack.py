@@ -20,7 +20,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gymctl.contract.part import HttpSettings, Pool
+from gymctl.contract.part import HttpSettings, Pool, ServerPart
 from gymctl.paths import bundled
 from gymctl.servers import (
     Json,
@@ -289,6 +289,10 @@ async def test_3_3_environment_servers_have_no_prefix(request, target, http, ser
 class Odd(Server):
     """Every way in which a handler can end that no built-in server offers."""
 
+    def __init__(self, part: ServerPart) -> None:
+        super().__init__(part)
+        self.is_slow = asyncio.Event()
+
     def routes(self, app: Starlette) -> None:
         super().routes(app)
         self.post(app, "/raise", self.fail)
@@ -307,6 +311,7 @@ class Odd(Server):
         raise SystemExit(3)
 
     async def slow(self, request: Request) -> Response:
+        self.is_slow.set()
         await asyncio.sleep(30)
         return Json({})
 
@@ -387,10 +392,10 @@ async def test_3_4_a_caller_that_leaves_ends_the_work_all_the_way_down(http, age
 
 @pytest.mark.ours
 async def test_3_4_a_caller_that_left_is_logged_as_499(http, caplog):
-    server = assemble(Odd(make_part("odd", "resources_servers", "odd")))
-    async with serving(server) as url:
+    odd = Odd(make_part("odd", "resources_servers", "odd"))
+    async with serving(assemble(odd)) as url:
         call = asyncio.create_task(http.post(f"{url}/slow", json={}))
-        await asyncio.sleep(0.2)
+        await odd.is_slow.wait()
         call.cancel()
         await until(lambda: "499" in caplog.text)
 

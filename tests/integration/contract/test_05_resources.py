@@ -221,7 +221,7 @@ async def test_b61_a_late_call_is_told_that_its_session_is_over(http):
         _, _, closed = await post(http, f"{url}/seed_session", typed("late", name="x"))
         await post(http, f"{url}/close_session", closing("late"))
         _, _, idle = await post(http, f"{url}/seed_session", {**ROW, "name": "y"})
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while len(server.sessions):  # noqa: ASYNC110 - the server's own sweep is what we wait for
                 await asyncio.sleep(0.05)
         for jar, why in ((closed, "it was closed"), (idle, "`session_idle_seconds`")):

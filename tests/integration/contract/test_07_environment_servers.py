@@ -222,12 +222,12 @@ async def test_7_3_4_clean_up_runs_newest_first_to_its_end_also_when_cancelled(h
             await asyncio.sleep(60)
             return {}
 
-    part = make_part("env", "environment_servers", "slow", {"cleanup_timeout_seconds": 5})
+    part = make_part("env", "environment_servers", "slow", {"cleanup_timeout_seconds": 20})
     async with serving(assemble(Slow(part))) as url:
         run = asyncio.create_task(post(http, f"{url}/run", episode(next(rollouts))))
         await playing.wait()
         run.cancel()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             await cleaned.wait()
     assert done == ["second", "first"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -162,14 +161,14 @@ async def test_13_1_a_litellm_that_is_still_starting_is_waited_for(http, proxy, 
 @pytest.mark.ours
 async def test_13_1_a_litellm_that_does_not_come_fails_calls_with_its_url_and_key(http, upstream, serve):
     dead = "http://127.0.0.1:9/v1"
-    url = await serve(openai_base_url=dead, upstream_unreachable_seconds=0.2)
+    url = await serve(openai_base_url=dead, upstream_unreachable_seconds=0.5)
     assert (await state(http, url))["state"] == "waiting"
     status, answer = await ask(http, url)
     assert status == 500
     assert "http://127.0.0.1:9/health/readiness/details" in answer and "`openai_base_url`" in answer
-    began = time.monotonic()
-    assert (await ask(http, url, "/v1/chat/completions", **CHAT))[0] == 500
-    assert time.monotonic() - began < 0.5
+    async with asyncio.timeout(15):  # 20 s if each waited
+        for _ in range(40):
+            assert (await ask(http, url, "/v1/chat/completions", **CHAT))[0] == 500
 
 
 @pytest.mark.ours

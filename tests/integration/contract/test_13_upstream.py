@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -105,20 +104,21 @@ async def test_13_2_these_statuses_are_tried_again(http, upstream, serve, status
     upstream.plan(Reply(status))
     assert (await ask(http, url))[0] == 200
     first, second = (asked.at for asked in upstream.asked)
-    assert 0.45 <= second - first < 2
+    assert 0.45 <= second - first < 20
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 405, 409, 413, 422, 501, 505])
 async def test_13_2_everything_else_returns_at_once_as_500(http, upstream, serve, status):
     url = await serve(upstream_dialect="responses")
-    upstream.always = Reply(status, {"error": {"message": "no"}})
-    began = time.monotonic()
-    assert await ask(http, url) == (
+    upstream.always = Reply(status, {"error": {"message": "no"}}, {"Retry-After": "30"})
+    async with asyncio.timeout(15):
+        answer = await ask(http, url)
+    assert answer == (
         500,
         "Hit an exception in OpenAIModel___policy_model calling an inner server: "
         'b\'{"error":{"message":"no"}}\'',
     )
-    assert upstream.posts() == 1 and time.monotonic() - began < 1
+    assert upstream.posts() == 1
 
 
 async def test_13_2_there_are_three_tries_in_total_and_then_500(http, upstream, serve):
@@ -160,13 +160,13 @@ async def test_13_2_a_refused_key_or_a_spent_quota_ends_it_for_the_process(
 @pytest.mark.ours
 async def test_13_2_a_dead_upstream_is_given_up_with_its_url_and_key(http, upstream, serve):
     dead = "http://127.0.0.1:9/v1"
-    url = await serve(openai_base_url=dead, upstream_unreachable_seconds=0.2)
+    url = await serve(openai_base_url=dead, upstream_unreachable_seconds=0.5)
     status, answer = await ask(http, url)
     assert status == 500
     assert dead in answer and "`openai_base_url`" in answer
-    began = time.monotonic()
-    assert (await ask(http, url))[0] == 500
-    assert time.monotonic() - began < 0.5
+    async with asyncio.timeout(15):  # 20 s if each waited
+        for _ in range(40):
+            assert (await ask(http, url))[0] == 500
 
 
 async def test_no_error_repeats_a_key_that_stands_in_the_default_headers(http, upstream, serve):

@@ -60,7 +60,7 @@ async def test_a_real_model_answers_with_token_ids_and_ends_quickly(spawn, pytho
     engine = _child(server.pid)
     begin = time.monotonic()
     assert await server.stop() == 0
-    assert time.monotonic() - begin < 3
+    assert time.monotonic() - begin < 20
     assert not _is_running(engine)
     await asyncio.wait(stories)
     assert any(story.exception() is not None or story.result()[0] != 200 for story in stories)
@@ -119,7 +119,7 @@ async def test_a_caller_that_leaves_frees_its_slot(spawn, python):
     for long in ({"input": "Tell a very long story.", "max_output_tokens": 3500}, {"input": "word " * 3500}):
         with pytest.raises(TimeoutError):
             await server.post("/v1/responses", long, timeout=aiohttp.ClientTimeout(total=0.6))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(20):
             assert (await server.post("/v1/responses", short))[0] == 200
 
 
@@ -145,7 +145,7 @@ async def test_when_llama_cpp_dies_the_server_ends_with_an_error(spawn, python):
     _, answer = await server.post("/v1/responses", {"input": PROMPT, "max_output_tokens": 4})
     assert not any(field in answer["output"][-1] for field in IDS)
     os.kill(_child(server.pid), 9)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         assert await server.ended() == 1
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import Any
 
 import aiohttp
 import openai
 import pytest
+from fakes.contract import until
 from fakes.openai_upstream import block
 
 from gymctl.servers.models import sse
@@ -336,13 +336,9 @@ async def test_b87_a_caller_that_leaves_while_it_waits_ends_the_call(start, upst
         async with aiohttp.ClientSession() as session:
             answer = await session.post(server.url + path, json={**body, "stream": True})
             assert await answer.content.readline()
-            assert upstream.in_flight == 1
+            await until(lambda: upstream.in_flight == 1)
             answer.close()
-        for _ in range(200):
-            if not upstream.in_flight:
-                break
-            await asyncio.sleep(0.02)
-        assert upstream.in_flight == 0
+        await until(lambda: not upstream.in_flight)
 
 
 async def test_b87_a_caller_that_leaves_at_the_last_event_has_the_whole_turn(start, upstream, reply):

@@ -110,7 +110,7 @@ async def test_a_drain_leaves_the_failure_of_a_rollout_that_pauses(
     collecting = asyncio.create_task(made.collect(and_aggregate=False))
     await until(lambda: made.run.tally.retried == 3)
     made.drain.set()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         await collecting
     assert (made.run.tally.retried, dict(made.run.tally.failed)) == (0, {"infrastructure": 3})
     assert len(made.records("failures")) == 3
@@ -155,7 +155,7 @@ async def test_a_hidden_limit_of_a_provider_is_found(environment: Start, bench: 
     assert most == limit
     assert refused < 60
     late = ends[100:]
-    assert len(late) * 0.05 / (late[-1] - late[0]) > limit * 0.5  # of what it could do, on a busy machine
+    assert len(late) * 0.05 / (late[-1] - late[0]) > limit * 0.3  # a busy machine does less; one by one is 1
 
 
 @pytest.mark.parametrize(
@@ -193,10 +193,10 @@ async def test_time_ends_a_run_even_when_nothing_ends(environment: Start, bench:
         return scored(1.0)
 
     fake = await environment(hang)
-    made = bench(fake.url, 50, concurrency=4, caps=Caps(seconds=0.3))
+    made = bench(fake.url, 50, concurrency=4, caps=Caps(seconds=1.5))
     collecting = asyncio.create_task(made.collect(and_aggregate=False))
     await until(lambda: fake.open_calls == 4)
-    await asyncio.sleep(0.5)
+    await asyncio.sleep(1.6)
     release.set()
     await collecting
     assert (made.run.cap, made.run.tally.scored, made.run.tally.not_run) == ("--max-time", 4, 46)
@@ -215,14 +215,14 @@ async def test_the_dispatch_budget_writes_nothing_for_rows_it_drops(environment:
     """CONTRACT 9.7."""
 
     async def slow(row: dict[str, Any], request: web.Request) -> web.Response:
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(0.4)
         return scored(1.0)
 
-    caps = Caps(dispatch_seconds=2.0, drain_margin=1.5)
+    caps = Caps(dispatch_seconds=3.0, drain_margin=1.5)
     made = bench((await environment(slow)).url, 50, concurrency=2, caps=caps)
     await made.collect(and_aggregate=False)
     assert made.run.cap == "dispatch_budget_s"
-    assert 2 <= made.run.tally.scored <= 8
+    assert 2 <= made.run.tally.scored <= 8, "not the 14 of the whole budget"
     assert made.records("failures") == []
 
 
@@ -254,7 +254,7 @@ async def test_b99_a_failing_row_does_not_end_the_others(environment: Start, ben
                 await asyncio.sleep(60)
         return scored(1.0)
 
-    made = bench((await environment(mixed)).url, 100, task_timeout=1.0, retries=Retries(DEFAULT))
+    made = bench((await environment(mixed)).url, 100, task_timeout=2.5, retries=Retries(DEFAULT))
     await made.collect()
     assert made.run.tally.scored == 97
     failures = {record["_ng_task_index"]: record for record in made.records("failures")}
@@ -274,14 +274,14 @@ async def test_b112_the_first_failure_of_a_strict_run_stops_everything(
 
     async def first_fails(row: dict[str, Any], request: web.Request) -> web.Response:
         if row["n"] == 0:
-            await asyncio.sleep(0.1)
+            await until(lambda: fake.open_calls == 20)
             return web.json_response("ValueError('no')", status=500)
         await asyncio.sleep(60)
         return scored(1.0)
 
     fake = await environment(first_fails)
     made = bench(fake.url, 51, concurrency=20, is_strict=True)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         with pytest.raises(RunError, match="rollout 0-0 failed, and the run stops"):
             await made.collect()
     await until(lambda: not fake.open_calls)

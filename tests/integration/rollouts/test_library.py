@@ -157,12 +157,12 @@ async def test_settings_that_cannot_be_are_refused_by_name(head: str, tmp_path: 
 
 async def test_rollouts_that_were_not_made_are_an_error(environment: Start) -> None:
     async def slow(row: dict[str, Any], request: web.Request) -> web.Response:
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(0.4)
         return scored(1.0)
 
     fake = await environment(slow)
     table = table_of(fake.url)
-    budget = {"dispatch_budget_s": 0.3, "num_samples_in_parallel": 1, "drain_margin_s": 0.0}
+    budget = {"dispatch_budget_s": 1.0, "num_samples_in_parallel": 1, "drain_margin_s": 0.0}
     got: list[float] = []
     with pytest.raises(BudgetError) as caught:
         async for record in iter_rollouts(ROWS, servers=table, **budget):
