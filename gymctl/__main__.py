@@ -1,6 +1,6 @@
 """`python -m gymctl` is `gymctl`."""
 
-from gymctl.cli.main import main
+from gymctl.cli.entry import gymctl
 
 if __name__ == "__main__":
-    main()
+    gymctl()

@@ -17,7 +17,7 @@
     ├── GateError                   7   a gate said no: all was done, and the numbers are not good enough
     ├── BudgetError                 8   a cap on time, tokens or cost was reached; the run can go on
     └── IntegrityError              9   a digest, lock, passport or bundle is not what it says
-    Interrupted                   130   SIGINT; 143 for SIGTERM
+    Interrupted                   130   SIGINT; 143 for SIGTERM, 129 for SIGHUP
 
 Anything else is a bug: exit code 70, traceback in a file. Printed once, in `cli/main.py`:
 
@@ -232,7 +232,7 @@ class IntegrityError(GymctlError):
 
 
 class Interrupted(GymctlError):
-    """SIGINT (exit 130) or SIGTERM (143); everything started has been stopped when it is raised."""
+    """SIGINT (exit 130), SIGTERM (143) or SIGHUP (129); what was started is stopped when it is raised."""
 
     exit_code = 130
 

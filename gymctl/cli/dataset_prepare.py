@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gymctl.cli import selection as flags
 from gymctl.cli.output import Console, reporter
 from gymctl.errors import ConfigError
+
+if TYPE_CHECKING:
+    from gymctl.cli.interrupts import Interrupts
 
 
 @flags.takes_selection
@@ -24,8 +28,7 @@ def command(
     `++prepare_script_args.size=50` is handed to each. `++use_cached_prepared_benchmarks=true` leaves out
     those whose file is there; `++num_prepare_benchmark_processes=4` runs four at once.
     """
-    import asyncio
-
+    from gymctl.cli import interrupts
     from gymctl.config.checks.collation import read
     from gymctl.config.load import load
     from gymctl.runtime import prepare
@@ -41,7 +44,11 @@ def command(
     scripts = prepare.plan(config, args, keeps_files=settings.use_cached_prepared_benchmarks)
     names = [script.dataset.name for script in scripts]
     at_once = settings.num_prepare_benchmark_processes
-    made = asyncio.run(prepare.run(config, scripts, args, at_once, reporter(console, names)))
+
+    async def main(_: Interrupts) -> list[Path]:
+        return await prepare.run(config, scripts, args, at_once, reporter(console, names))
+
+    made = interrupts.run(main, console.insist)
     if json:
         console.json([str(path) for path in made])
     else:

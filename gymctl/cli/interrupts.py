@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM: cancel, or drain first; never while things are being taken down."""
+"""SIGINT, SIGTERM and SIGHUP: cancel, or drain first; never while things are being taken down."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
+from gymctl.cli.entry import leave_terminal
 from gymctl.errors import Interrupted
 from gymctl.runtime.tasks import finish
 
@@ -19,7 +20,9 @@ class Interrupts:
 
     Outside of the two blocks below, the first signal cancels the coroutine, whose `finally` blocks take down
     what it started. Inside `draining()` the first signal only sets `drain` and the second cancels. Once
-    cancelled, and inside `cleanup()`, further signals only say so: nothing is left half removed.
+    cancelled, and inside `cleanup()`, further signals only say so: nothing is left half removed. A terminal
+    that is closed is told of by its shell and by the kernel: several SIGHUPs are one. Where it is ignored
+    when we start (`nohup`), it stays so.
     """
 
     def __init__(self, tell: Callable[[str], None]) -> None:
@@ -53,6 +56,9 @@ class Interrupts:
             return await finish(work)
 
     def _on_signal(self, number: int) -> None:
+        leave_terminal(number)
+        if number == self.received == signal.SIGHUP:
+            return
         is_first = self.received is None
         self.received = self.received or number
         if self._is_cleaning or self._is_stopping:
@@ -70,8 +76,12 @@ class Interrupts:
         loop = asyncio.get_running_loop()
         task: asyncio.Task[T] = asyncio.ensure_future(main(self))  # type: ignore[arg-type]
         self._task = task
-        numbers = (signal.SIGINT, signal.SIGTERM)
-        for number in numbers:
+        before = {
+            number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        }
+        if before[signal.SIGHUP] == signal.SIG_IGN:
+            del before[signal.SIGHUP]
+        for number in before:
             loop.add_signal_handler(number, self._on_signal, number)
         try:
             return await task
@@ -80,8 +90,9 @@ class Interrupts:
                 raise
             raise Interrupted(signal_number=self.received) from None
         finally:
-            for number in numbers:
+            for number, handler in before.items():
                 loop.remove_signal_handler(number)
+                signal.signal(number, handler)
 
 
 def run(main: Callable[[Interrupts], Awaitable[T]], tell: Callable[[str], None]) -> T:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any, TextIO, cast
 
+from gymctl.cli.output import nobody_reads
 from gymctl.errors import ConfigErrors, GymctlError, PrerequisiteErrors
 
 
@@ -31,7 +32,7 @@ class Stdout:
             return
         told = {"what": error} if isinstance(error, str) else _told(error)
         text = json.dumps({"error": {**told, "exit_code": exit_code}}, indent=2, ensure_ascii=False)
-        with contextlib.suppress(BrokenPipeError):
+        with nobody_reads():
             print(text, file=self._stream, flush=True)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import importlib
 import os
-import signal
 import sys
 import tempfile
 import traceback
@@ -17,6 +16,7 @@ import typer.exceptions
 
 from gymctl import __version__
 from gymctl.cli import json_errors
+from gymctl.cli.entry import Ended, ignore, interrupting, listen
 from gymctl.cli.output import Console, ReaderGone
 from gymctl.errors import EXIT_BUG, GymctlError, Interrupted, PrerequisiteError, first_cause
 
@@ -51,7 +51,7 @@ gymctl eval arithmetic --model-type llama_cpp_model --limit 20 -k 2
 
 Exit codes: 0 done, 1 configuration, 2 usage, 3 something is missing (engine, port, disk), 4 build or start
 failed, 5 a server died, 6 the run is incomplete or its coverage too low, 7 a gate said no, 8 a cap was
-reached, 9 something is not what its digest says, 70 a bug, 130/143 interrupted.
+reached, 9 something is not what its digest says, 70 a bug, 129/130/143 interrupted.
 """
 
 
@@ -108,16 +108,16 @@ def _run(arguments: list[str], *, is_debug: bool, fail: Fail = lambda error, cod
     console = Console()
     try:
         # Outside of standalone mode Typer returns the code of an Exit; a command's own result is None.
-        code = typer.main.get_command(application()).main(
-            args=arguments, prog_name="gymctl", standalone_mode=False
-        )
+        program = typer.main.get_command(application())
+        listen()
+        code = program.main(args=arguments, prog_name="gymctl", standalone_mode=False)
     except GymctlError as error:
         if is_debug:
             traceback.print_exc()
         console.error(error)
         fail(error, error.exit_code)
         if isinstance(error, Interrupted):
-            _ignore_signals()
+            ignore()
         return error.exit_code
     except typer.exceptions.TyperException as error:
         # Typer brings a Click of its own; this is the one public base of its usage errors.
@@ -125,11 +125,8 @@ def _run(arguments: list[str], *, is_debug: bool, fail: Fail = lambda error, cod
         console.insist(text if text.startswith("Usage:") else f"error: {text}")
         fail(text, error.exit_code)
         return error.exit_code
-    except (KeyboardInterrupt, typer.Abort):
-        console.clear_line()
-        console.insist("error: interrupted")
-        fail("interrupted", 130)
-        return 130
+    except (KeyboardInterrupt, typer.Abort, Ended) as error:
+        return _interrupted(interrupting(error) or 130, console, fail)
     except ReaderGone:
         # Else the interpreter tries once more, when it ends, to write what nobody reads.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -138,6 +135,8 @@ def _run(arguments: list[str], *, is_debug: bool, fail: Fail = lambda error, cod
         if is_debug:
             traceback.print_exc()
         refused = _refused_by_disk(error)
+        if (code := interrupting(error)) is not None:
+            return _interrupted(code, console, fail)
         if refused is not None:
             console.error(refused)
             fail(refused, refused.exit_code)
@@ -147,9 +146,7 @@ def _run(arguments: list[str], *, is_debug: bool, fail: Fail = lambda error, cod
         fail(f"a bug in gymctl: {type(error).__name__}", EXIT_BUG)
         return EXIT_BUG
     if code == 130:  # Typer's own, for Ctrl+C before a command has begun to listen
-        console.clear_line()
-        console.insist("error: interrupted")
-        fail("interrupted", 130)
+        return _interrupted(code, console, fail)
     return code if isinstance(code, int) else 0
 
 
@@ -158,10 +155,12 @@ def run_words(words: Sequence[str]) -> None:
     typer.main.get_command(application()).main(args=list(words), prog_name="gymctl", standalone_mode=False)
 
 
-def _ignore_signals() -> None:
-    """A second Ctrl+C while the interpreter ends must not change the exit code of the first."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
+def _interrupted(code: int, console: Console, fail: Fail) -> int:
+    ignore()
+    console.clear_line()
+    console.insist("error: interrupted")
+    fail("interrupted", code)
+    return code
 
 
 def _refused_by_disk(error: BaseException) -> PrerequisiteError | None:

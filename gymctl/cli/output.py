@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import re
@@ -35,6 +36,21 @@ class ReaderGone(Exception):
     """
 
 
+def _is_gone(error: OSError) -> bool:
+    """A pipe whose reader has left, or a terminal that was closed."""
+    return isinstance(error, BrokenPipeError) or error.errno == errno.EIO
+
+
+@contextlib.contextmanager
+def nobody_reads() -> Iterator[None]:
+    """What is written in the block may find nobody there."""
+    try:
+        yield
+    except OSError as error:
+        if not _is_gone(error):
+            raise
+
+
 class Console:
     """One per command; holds no state but its verbosity and what is being redrawn."""
 
@@ -56,7 +72,9 @@ class Console:
         self._close_line()
         try:
             print(text, file=self._out, flush=True)
-        except BrokenPipeError:
+        except OSError as error:
+            if not _is_gone(error):
+                raise
             raise ReaderGone from None
 
     def json(self, value: Any) -> None:
@@ -75,7 +93,7 @@ class Console:
         if self._above is not None:
             self._above(text)
             return
-        with contextlib.suppress(BrokenPipeError):
+        with nobody_reads():
             print(text, file=self._err, flush=True)
 
     @contextlib.contextmanager
@@ -98,7 +116,7 @@ class Console:
             return
         width = max(20, _terminal_width(self._err) - 1)
         shown = text if len(text) <= width else text[: width - 1] + "…"
-        with contextlib.suppress(BrokenPipeError):
+        with nobody_reads():
             print(f"\r{shown.ljust(self._open_line)}", end="", file=self._err, flush=True)
         self._open_line = len(shown)
 
@@ -113,12 +131,12 @@ class Console:
     def clear_line(self) -> None:
         """Wipe the current line, in which another console may have left transient text."""
         if self.has_motion:
-            with contextlib.suppress(BrokenPipeError):
+            with nobody_reads():
                 print("\r\x1b[2K", end="", file=self._err, flush=True)
 
     def _close_line(self) -> None:
         if self._open_line:
-            with contextlib.suppress(BrokenPipeError):
+            with nobody_reads():
                 print(f"\r{' ' * self._open_line}\r", end="", file=self._err, flush=True)
             self._open_line = 0
 

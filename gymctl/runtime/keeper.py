@@ -136,8 +136,8 @@ def _from_ps(marker: str, others: Sequence[str]) -> Iterable[tuple[int, int, str
 
 def main(parts: Path, start: str) -> int:
     """Wait for the end of stdin; end what was started with `start` unless a byte came first."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     if os.read(0, 1):
         return 0
     stop(parts, start=start)

@@ -201,7 +201,7 @@ def test_a_requirement_in_the_servers_own_folder_is_installed_from_there(folder:
 
 @pytest.mark.parametrize(
     ("numbers", "code"),
-    [([signal.SIGINT], 130), ([signal.SIGTERM], 143), ([signal.SIGINT, signal.SIGINT], 130)],
+    [([signal.SIGTERM], 143), ([signal.SIGHUP, signal.SIGHUP], 129), ([signal.SIGINT, signal.SIGINT], 130)],
 )
 def test_a_signal_during_start_leaves_nothing(folder: Folder, numbers: list[int], code: int) -> None:
     folder.server("tiny")

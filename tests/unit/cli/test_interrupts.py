@@ -17,7 +17,9 @@ async def raise_signal(number: int) -> None:
     await asyncio.sleep(0.02)
 
 
-@pytest.mark.parametrize(("number", "exit_code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "exit_code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
 async def test_a_signal_cancels_and_names_the_exit_code(number: int, exit_code: int) -> None:
     async def main(_: Interrupts) -> None:
         await raise_signal(number)
@@ -42,6 +44,34 @@ async def test_the_first_signal_drains_and_the_second_stops() -> None:
     with pytest.raises(Interrupted):
         await Interrupts(lambda _: None).run(main)
     assert seen == ["still running"]
+
+
+async def test_a_terminal_is_closed_once_however_often_that_is_told() -> None:
+    async def main(interrupts: Interrupts) -> str:
+        with interrupts.draining() as drain:
+            await raise_signal(signal.SIGHUP)
+            await raise_signal(signal.SIGHUP)
+            assert drain.is_set()
+        return "drained"
+
+    told: list[str] = []
+    assert await Interrupts(told.append).run(main) == "drained"
+    assert len(told) == 1
+
+
+async def test_a_sighup_that_was_ignored_stays_so_and_handlers_come_back() -> None:
+    async def main(interrupts: Interrupts) -> int | None:
+        await raise_signal(signal.SIGHUP)
+        return interrupts.received
+
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [signal.signal(number, signal.SIG_IGN) for number in numbers]
+    try:
+        assert await Interrupts(lambda _: None).run(main) is None
+        assert [signal.getsignal(number) for number in numbers] == [signal.SIG_IGN] * 3
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
 
 
 async def test_taking_down_ends_whatever_signals_arrive() -> None:

@@ -217,4 +217,4 @@ def test_every_legacy_program_is_installed() -> None:
     project = tomllib.loads((Path(__file__).resolve().parents[3] / "pyproject.toml").read_text())["project"]
     assert {"gymctl", "gym", "ng", *legacy.PROGRAMS} == set(project["scripts"])
     assert project["scripts"]["ng"] == project["scripts"]["gym"]
-    assert {project["scripts"][name] for name in legacy.PROGRAMS} == {"gymctl.cli.peer:ng"}
+    assert {project["scripts"][name] for name in legacy.PROGRAMS} == {"gymctl.cli.entry:ng"}
