@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from gymctl.cli import eval_control as control
-from gymctl.cli import eval_health, head_address, run_lock, runs, surroundings
+from gymctl.cli import eval_health, head_address, runs, surroundings
 from gymctl.cli.collation import rows_of_run
 from gymctl.cli.driver import drive, find_driver
 from gymctl.cli.eval_flags import DEFAULT_CONCURRENCY, EvalFlags
@@ -303,11 +303,10 @@ class Evaluation:
             if not self._asked.is_json and self._settings.output_jsonl_fpath is None:
                 reporter(self._console, served.table.servers).step("output", str(run.paths.rollouts))
             seen = await surroundings.look(served.stack, self._config)
-            run.note_surroundings(seen)
+            for other in run.note_surroundings(seen):
+                self._console.insist(f"note: another image than when the run was begun: {other}")
             if (repeated := REPEATED.get()) is not None:
                 repeated.check_surroundings(seen)
-            if served.stack is not None:
-                await run_lock.note(run, served.stack, self._console)
             await self._collect(run, transport, served, interrupts)
             if run.lost or self._settings.disable_aggregation:
                 return None

@@ -190,17 +190,14 @@ class Run:
         router = Router(table)
         return Counter(router.route(row).server for _, row in self.store.inputs())
 
-    def note_surroundings(self, seen: Surroundings) -> None:
-        """What the servers run in, for the passport; before `collect`."""
-        self.store.note_surroundings(seen)
+    def note_surroundings(self, seen: Surroundings) -> Sequence[str]:
+        """What the servers run in, for the passport and the files beside it; before `collect`. Returns how
+        the images differ from those that the run was begun with, as sentences."""
+        return self.store.note_surroundings(seen)
 
     def seal(self) -> None:
         """Nothing is written any more: say what the files are. Blocking; nothing for a run not begun."""
         self.store.seal()
-
-    def note_lock(self, text: str, differences: Sequence[str] = ()) -> None:
-        """Which images the servers run, for the file beside the passport; before `collect`."""
-        self.store.note_lock(text, differences)
 
     def servers_needed(self, table: ServerTable) -> frozenset[str]:
         """The environment servers of this run and everything they call."""

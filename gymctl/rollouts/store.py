@@ -24,7 +24,7 @@ from typing import Any
 
 from gymctl.contract.rollout import ATTEMPT_INDEX, FAILURE_CLASS, JOIN_KEY, NO_PERSIST, Row, rollout_key
 from gymctl.paths import RunPaths
-from gymctl.rollouts import altered, inputs, journal, lines, passport, place, seal
+from gymctl.rollouts import altered, inputs, journal, lines, passport, place, seal, surroundings
 from gymctl.rollouts.attempts import AttemptPolicy
 from gymctl.rollouts.encoding import dumps, loads
 from gymctl.rollouts.expand import rollout_id
@@ -116,22 +116,14 @@ class RunStore:
         if identity.config_text:
             self._documents[seal.CONFIG] = identity.config_text
 
-    def note_surroundings(self, seen: Surroundings) -> None:
-        """What the servers run in; written down by `begin`."""
+    def note_surroundings(self, seen: Surroundings) -> Sequence[str]:
+        """What the servers run in; written down by `begin`. A run that is gone on with keeps the lock of its
+        beginning: how these images differ is noted with the session, and returned as sentences."""
         assert self.passport is not None, "prepare() or go_on() comes first"
-        self.passport = passport.surrounded(self.passport, seen)
-        self._documents.update(seen.documents)
-
-    def note_lock(self, text: str, differences: Sequence[str] = ()) -> None:
-        """Which images are run (images.lock.json); written down by `begin`. A run that is gone on with keeps
-        the one of its beginning; how this one differs is noted with the session."""
-        assert self.passport is not None, "prepare() or go_on() comes first"
-        if self.is_new or not self.paths.lock.exists():
-            self._documents[seal.LOCK] = text
-        if differences and self.passport.continued:
-            *earlier, last = self.passport.continued
-            noted = last.model_copy(update={"in_spite_of": [*last.in_spite_of, *differences]})
-            self.passport = self.passport.model_copy(update={"continued": [*earlier, noted]})
+        first = self.paths.lock.read_bytes() if not self.is_new and self.paths.lock.is_file() else None
+        self.passport, documents, others = surroundings.noted(self.passport, seen, first)
+        self._documents.update(documents)
+        return others
 
     def begin(self) -> tuple[Path, ...]:
         """Make the run the owner of its files; call it when nothing else can refuse the run any more.
