@@ -26,6 +26,7 @@ from gymctl.rollouts.dataset import Source
 from gymctl.rollouts.passport import Identity, Surroundings
 from gymctl.rollouts.prompts import Prompt
 from gymctl.rollouts.run import Run
+from gymctl.rollouts.saved import SavedRun
 from gymctl.rollouts.settings import of_table
 
 _NO_PART = frozenset({"host", "port", "num_workers", "datasets", "domain", "description"})
@@ -96,10 +97,25 @@ def identity(
         places=dict(_places(config, rows)),
         prompts=tuple(dict.fromkeys(source.prompt.name for source in rows if source.prompt is not None)),
         origins={} if config is None else {key: str(origin) for key, origin in config.origins.items()},
-        config_text="" if config is None else as_yaml(masking.mask(config.document, secrets)),
+        config_text=_text(config),
         failures_count={key: settings[key] for key in _FAILURES if settings.get(key)},
         benchmark=benchmark or {},
         repeats_run=repeated.origin if (repeated := REPEATED.get()) is not None else {},
+    )
+
+
+def of_rescored(config: Config | None, table: ServerTable, run: SavedRun) -> Identity:
+    """What a run is scored again with: its answers, and the verifiers of `config`, or of a running head."""
+    secrets = config.secrets if config is not None else frozenset[str]()
+    answers = [path for path in (run.paths.rollouts, run.paths.failures) if path.is_file()]
+    return Identity(
+        config=dict(of_table(table) if config is None else _of_config(config)),
+        files={str(path): seal.sha256(path) for path in answers},
+        title=f"{run.paths.rollouts.stem}, scored again",
+        command=command(secrets),
+        places={**dict(_places(config, ())), **{str(path): str(path.resolve()) for path in answers}},
+        origins={} if config is None else {key: str(origin) for key, origin in config.origins.items()},
+        config_text=_text(config),
     )
 
 
@@ -146,6 +162,10 @@ def _without(words: Sequence[str], flag: str) -> Iterator[str]:
             next(rest, None)
         elif not word.startswith(f"{flag}="):
             yield word
+
+
+def _text(config: Config | None) -> str:
+    return "" if config is None else as_yaml(masking.mask(config.document, config.secrets))
 
 
 def _of_config(config: Config) -> Iterator[tuple[str, Any]]:

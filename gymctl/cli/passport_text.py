@@ -25,6 +25,8 @@ def rows(told: Passport) -> Iterator[tuple[str, str]]:
     yield "command", shlex.join(told.command)
     if told.repeats_run:
         yield "repeats", f"{told.repeats_run.get('output')} ({told.repeats_run.get('run')})"
+    if told.scores_run:
+        yield "scores", f"{told.scores_run.get('output')} ({told.scores_run.get('run', 'no passport')})"
     for entry in told.continued:
         spite = f", in spite of {len(entry.in_spite_of)} differences" if entry.in_spite_of else ""
         yield "gone on", f"{entry.at}   gymctl {entry.gymctl}{spite}"

@@ -9,12 +9,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gymctl.cli.identity import command
+from gymctl.cli import surroundings
+from gymctl.cli.identity import command, of_rescored
 from gymctl.cli.interrupts import Interrupts
 from gymctl.cli.output import Console
 from gymctl.cli.runs import register, resolve
 from gymctl.cli.selection import names_a_config, override
-from gymctl.cli.serving import Serving
+from gymctl.cli.serving import Served, Serving
 from gymctl.config.model import Config
 from gymctl.config.sources import Selection
 from gymctl.contract.part import Pool
@@ -23,7 +24,7 @@ from gymctl.contract.servers import ServerTable
 from gymctl.errors import ConfigError, GymctlError, Interrupted, RunError, UsageError
 from gymctl.metrics.headline import TaskScore, headline
 from gymctl.paths import RunPaths
-from gymctl.rollouts import seal
+from gymctl.rollouts import rescored, seal
 from gymctl.rollouts.finish import aggregate_metrics, document
 from gymctl.rollouts.lines import replace as replace_file
 from gymctl.rollouts.metric_input import Counting, MetricInput
@@ -89,13 +90,21 @@ class Reverify:
                 raise RunError(
                     "no rollout of this run has an answer to score", where=str(saved.paths.rollouts)
                 )
-            if config is not None and found is None:
-                serving = replace(serving, config=_only(config, table, needed))
+            verifiers = None if config is None else _only(config, table, needed)
+            if verifiers is not None and found is None:
+                serving = replace(serving, config=verifiers)
             async with serving.served(found, interrupts) as served:
                 again.served = served.table
-                await self._score(again, transport, interrupts)
+                await self._score(again, transport, interrupts, served, verifiers)
 
-    async def _score(self, again: Reverification, transport: Transport, interrupts: Interrupts) -> None:
+    async def _score(
+        self,
+        again: Reverification,
+        transport: Transport,
+        interrupts: Interrupts,
+        served: Served,
+        verifiers: Config | None,
+    ) -> None:
         asked, saved = self._asked, again.saved
         is_safe = await again.check_modes(transport, is_forced=asked.is_forced)
         output = output_of(saved, asked.output, is_safe=is_safe)
@@ -104,6 +113,8 @@ class Reverify:
         before = _mean(saved)
         with ReverifiedFiles(saved, output, asked.existing) as files:
             register(output)
+            if asked.existing is not Existing.APPEND:
+                await self._tell_what_scores(saved, files.paths, served, verifiers)
             files.copy(asked.is_only_judge_failed)
             with interrupts.draining() as drain:
                 count = await again.run(
@@ -119,6 +130,8 @@ class Reverify:
             problem = await _aggregate(again, transport, output)
         if asked.existing is Existing.APPEND:
             await asyncio.to_thread(seal.renew, saved.paths, command(self._secrets))
+        else:
+            await asyncio.to_thread(rescored.close, saved, RunPaths(output))
         self._show(again, count, before, output)
         if interrupts.received is not None:
             raise Interrupted(
@@ -134,6 +147,15 @@ class Reverify:
                 where=str(RunPaths(output).failures),
                 hint="--resume asks for them again",
             )
+
+    async def _tell_what_scores(
+        self, saved: SavedRun, paths: RunPaths, served: Served, verifiers: Config | None
+    ) -> None:
+        """The passport of the new scores, and the images and the configuration beside it."""
+        seen = await surroundings.look(served.stack, verifiers)
+        made_with = await asyncio.to_thread(of_rescored, verifiers, served.table, saved)
+        for other in await asyncio.to_thread(rescored.begin, saved, paths, made_with, seen):
+            self._console.insist(f"note: another image than when the scoring was begun: {other}")
 
     def _config(self) -> Config | None:
         from gymctl.config.load import load

@@ -46,13 +46,15 @@ def between(old: Passport, new: Passport) -> list[Difference]:
     old_files, new_files = (
         {path: digest for path, digest in one.files.items() if digest not in common} for one in (old, new)
     )
+    # Of scores made again the passport tells what they were made with, and nothing of how the answers were.
+    changed = _both if old.scores_run or new.scores_run else _changed
     old_versions, new_versions = ({"gymctl": one.gymctl, "python": one.python} for one in (old, new))
     return [
         *_images(old, new),
-        *_changed(old.config, new.config, "config"),
-        *_changed(old.settings, new.settings, "setting"),
-        *_changed(old_files, new_files, "file"),
-        *_changed(old.limits, new.limits, "limit"),
+        *changed(old.config, new.config, "config"),
+        *changed(old.settings, new.settings, "setting"),
+        *changed(old_files, new_files, "file"),
+        *changed(old.limits, new.limits, "limit"),
         *_changed(old_versions, new_versions, "version"),
         *_both(old.benchmark, new.benchmark, "benchmark"),
         *_both(returned(old), returned(new), "model"),
@@ -84,7 +86,10 @@ def _machine(passport: Passport) -> dict[str, Any]:
 
 def _images(old: Passport, new: Passport) -> Iterator[Difference]:
     """By id where both are known, whatever the tags; else by tag, which says what went in."""
+    is_of_verifiers = bool(old.scores_run or new.scores_run)
     for name in dict.fromkeys((*old.images, *new.images)):
+        if is_of_verifiers and not (name in old.images and name in new.images):
+            continue
         tags = old.images.get(name), new.images.get(name)
         ids = tuple(one.servers[name].id if name in one.servers else None for one in (old, new))
         if None not in ids:

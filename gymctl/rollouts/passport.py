@@ -177,6 +177,8 @@ class Passport(BaseModel):
     failures_count: dict[str, Any] = {}
     benchmark: dict[str, str] = {}
     repeats_run: dict[str, str] = {}
+    scores_run: dict[str, str] = {}
+    """`run`, where it is known, and `output` of the run whose answers were scored again here."""
     images: dict[str, str] = {}
     """By server: the image that it ran, as far as known."""
     servers: dict[str, ServerSeen] = {}

@@ -95,8 +95,7 @@ class ReverifiedFiles:
 
     @property
     def _is_the_old_run(self) -> bool:
-        old = self._run.paths.rollouts
-        return old.exists() and self.paths.rollouts.exists() and self.paths.rollouts.samefile(old)
+        return _is_same(self._run.paths.rollouts, self.paths.rollouts)
 
     def _check(self, existing: Existing) -> None:
         output, old = self.paths.rollouts, self._run.paths.rollouts
@@ -117,9 +116,13 @@ class ReverifiedFiles:
 
     def _begin(self, existing: Existing) -> None:
         paths = self.paths
-        if existing is Existing.OVERWRITE:
-            for path in (paths.rollouts, paths.failures, paths.aggregate):
+        is_kept = existing is Existing.APPEND or (existing is Existing.RESUME and paths.rollouts.exists())
+        if not is_kept:
+            made = (paths.passport, paths.rows, paths.config, paths.compose, paths.lock)
+            for path in (paths.rollouts, paths.failures, paths.aggregate, *made):
                 path.unlink(missing_ok=True)
+            if self._run.has_inputs and not _is_same(self._run.inputs_file, paths.inputs):
+                paths.inputs.unlink(missing_ok=True)  # of another run that was here
         elif paths.rollouts.exists():
             mend(paths.rollouts)
             self.done = self._kept(existing)
@@ -135,3 +138,7 @@ class ReverifiedFiles:
             if not rollout.is_failure_line
         ]
         return frozenset(kept) if existing in (Existing.RESUME, Existing.APPEND) else frozenset()
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    return one.exists() and other.exists() and one.samefile(other)

@@ -35,6 +35,7 @@ from gymctl.engine import Engine
 from gymctl.errors import PrerequisiteError, UsageError
 from gymctl.paths import ProjectPaths
 from gymctl.programs import Finished
+from gymctl.rollouts import surroundings
 from gymctl.rollouts.captures import Captures
 from gymctl.rollouts.collect import CollectOptions
 from gymctl.rollouts.dataset import Source
@@ -172,25 +173,33 @@ class GymStack:
         limit: int | None = None,
         concurrency: int = 64,
         task_timeout: float | None = None,
+        output: Path | None = None,
     ) -> Rollouts:
         """Make the rollouts of these rows and have them aggregated, as `gymctl eval` would.
 
         Rows go where the configuration's settings say, and to the only agent if they name none.
-        A rollout that fails is among `failures`.
+        A rollout that fails is among `failures`. `output` keeps the run: its rollouts there, and beside them
+        passport, lock and the rest, as `gymctl eval -o` does. Without it they go when the stack goes.
         """
         project = self._project()
         folder = project.paths.folder / "runs" / secrets.token_hex(4)
         folder.mkdir(parents=True)
         source = Source(_written(rows, folder / "rows.jsonl"), fallback=self._fallback())
         request = RunRequest(
-            [source], folder / "rollouts.jsonl", limit=limit, repeats=repeats, routing=self._routing()
+            [source],
+            output or folder / "rollouts.jsonl",
+            limit=limit,
+            repeats=repeats,
+            routing=self._routing(),
         )
         run = Run.prepare(request, project.table)
         try:
+            run.note_surroundings(await surroundings.look(project))
             async with Transport() as transport:
                 options = CollectOptions(concurrency, task_timeout, captures=self._captures())
                 await run.collect(transport, project.table, options, asyncio.Event(), project.deaths())
                 await run.aggregate(transport, project.table)
+            await asyncio.to_thread(run.seal)
             return Rollouts(_lines(run.paths.rollouts), _lines(run.paths.failures), run.entries)
         finally:
             run.close()

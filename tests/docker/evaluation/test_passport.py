@@ -8,6 +8,8 @@ from pathlib import Path
 
 from fakes.program import gymctl
 
+from gymctl.images.lock import read
+
 CONFIG = """\
 config_paths: [benchmarks/weather/config.yaml]
 weather:
@@ -47,3 +49,15 @@ def test_images_and_limits_are_those_of_the_containers_and_the_run_can_be_made_a
     repeated = json.loads((tmp_path / "x_rerun/passport.json").read_text())
     assert repeated["servers"]["weather"]["id"] == weather["id"]
     assert "--locked" in repeated["command"]
+
+    # The same answers scored again are a run of their own: what scored them is written down in the same way.
+    scored = gymctl("reverify", "x_rerun.jsonl", "run.yaml", "--runtime", "compose", cwd=tmp_path)
+    assert scored.returncode == 0, scored.stderr
+    lock = read(tmp_path / "x_rerun_reverified/images.lock.json")
+    assert [image.name for image in lock.images] == ["Dockerfile.base", "resources_servers/weather"]
+    new = json.loads((tmp_path / "x_rerun_reverified/passport.json").read_text())
+    assert new["servers"]["weather"]["id"] == weather["id"] in {image.id for image in lock.images}
+    assert new["servers"]["weather"]["memory_bytes"] == 192 * 1024**2
+    assert new["scores_run"]["run"] == repeated["run"]
+    verified = gymctl("verify", "x_rerun_reverified.jsonl", "--strict", cwd=tmp_path)
+    assert verified.returncode == 0, verified.stdout + verified.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,8 +15,10 @@ from urllib.request import urlopen
 
 import pytest
 from fakes import servers_page
+from fakes.program import gymctl
 
 from gymctl.errors import ServerError, UsageError
+from gymctl.images.lock import read
 from gymctl.testing.stack import GymStack
 
 PAGE_TEST = "mine/tests/test_in_containers.py"
@@ -56,7 +59,7 @@ def test_a_project_is_up_twice_at_once_and_then_gone(tmp_path: Path) -> None:
         assert (out.strip(), code) == ("42", 0)
         assert "listens on" in "".join(stack.compose.get_logs("weather"))
         rows = [json.loads(line) for line in ROWS.read_text("utf-8").splitlines()[:5]]
-        done = asyncio.run(stack.run(rows, repeats=2))
+        done = asyncio.run(stack.run(rows, repeats=2, output=tmp_path / "kept.jsonl"))
         assert len(done.rewards) == 10
         assert done.failures == []
         assert done.metrics[0]["agent_metrics"]["mean/reward"] == pytest.approx(sum(done.rewards) / 10)
@@ -66,6 +69,13 @@ def test_a_project_is_up_twice_at_once_and_then_gone(tmp_path: Path) -> None:
     assert reapers() == before
     with pytest.raises(UsageError, match="not up"):
         _ = stack.head_url
+
+    lock = read(tmp_path / "kept" / "images.lock.json")
+    assert {"Dockerfile.base", "resources_servers/weather"} <= {image.name for image in lock.images}
+    verified = gymctl("verify", "kept.jsonl", cwd=tmp_path)
+    assert verified.returncode == 0, verified.stdout + verified.stderr
+    for line in ("passport", "seal", "images.lock.json", "image weather"):
+        assert re.search(rf"^{line} +ok", verified.stdout, re.MULTILINE), verified.stdout
 
 
 async def test_overrides_reach_the_servers_and_an_error_in_the_block_leaves_nothing(tmp_path: Path) -> None:

@@ -60,6 +60,11 @@ def test_old_answers_get_the_scores_of_today_in_a_file_of_their_own(run: Path) -
     assert rewards(run / "x_reverified.jsonl") == dict.fromkeys(range(5), 1.0)
     [entry] = json.loads((run / "x_reverified_aggregate_metrics.json").read_text())
     assert entry["agent_metrics"]["mean/reward"] == 1.0
+    verified = gymctl(run, "verify", "x_reverified.jsonl")
+    assert verified.returncode == 0, verified.stdout + verified.stderr
+    told = json.loads((run / "x_reverified/passport.json").read_text())
+    assert told["scores_run"] == {"output": str((run / "x.jsonl").resolve())}
+    assert (told["seal"]["owed"], list(told["servers"])) == (0, ["head", "weather"])
     again = gymctl(run, "reverify", "x.jsonl", "weather", "--runtime", "process")
     assert again.returncode == 1
     assert "the output is there already" in again.stderr
@@ -79,11 +84,15 @@ def test_only_what_the_judge_spoiled_is_scored_and_added_to_the_run(run: Path) -
 def test_a_torn_output_is_mended_and_the_rest_is_scored(run: Path) -> None:
     arguments = ("reverify", "x.jsonl", "weather", "--runtime", "process", "--json")
     assert gymctl(run, *arguments, "--limit", "2").returncode == 0
+    passport = run / "x_reverified/passport.json"
+    assert json.loads(passport.read_text())["seal"]["owed"] == 3
     output = run / "x_reverified.jsonl"
     output.write_bytes(output.read_bytes()[:-20])
     done = gymctl(run, *arguments, "--resume")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["verified"] == 4
+    told = json.loads(passport.read_text())
+    assert (told["seal"]["owed"], [one["in_spite_of"] for one in told["continued"]]) == (0, [[]])
     assert rewards(output) == dict.fromkeys(range(5), 1.0)
 
 
