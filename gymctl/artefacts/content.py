@@ -68,6 +68,10 @@ class Item:
         if digest.hexdigest() != self.sha256:
             raise IntegrityError("a file changed while it was packed", where=str(self.path), hint="again")
 
+    def __iter__(self) -> Iterator[bytes]:
+        """`chunks`, as often as it is asked for."""
+        return self.chunks()
+
     def write_to(self, stream: IO[bytes]) -> None:
         for chunk in self.chunks():
             stream.write(chunk)

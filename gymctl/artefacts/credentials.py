@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
@@ -19,8 +20,10 @@ from gymctl.artefacts.answers import at_most, json_object
 from gymctl.artefacts.reference import is_loopback
 from gymctl.errors import PrerequisiteError
 
-_PART = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+_WORDS = re.compile(r'(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))|([A-Za-z][\w-]*)')
+"""A parameter, quoted or not, or the name of the scheme that those after it belong to."""
 _TOKEN = re.compile(r"[!-~]+")
+_SCHEMES = ("bearer", "basic")
 _DOCKER_HUB = ("docker.io", "index.docker.io", "registry-1.docker.io")
 
 
@@ -40,15 +43,23 @@ class Login:
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """`WWW-Authenticate` of an answer 401."""
+    """`WWW-Authenticate` of an answer 401: of several the one that asks for a token, or for a password."""
 
     scheme: str
     parts: dict[str, str]
 
     @classmethod
-    def read(cls, header: str) -> Challenge:
-        scheme, _, rest = header.partition(" ")
-        return cls(scheme.lower(), dict(_PART.findall(rest)))
+    def read(cls, headers: Iterable[str]) -> Challenge:
+        found: list[Challenge] = []
+        for name, quoted, plain, scheme in _WORDS.findall(", ".join(headers)):
+            if scheme:
+                found.append(cls(scheme.lower(), {}))
+            elif found:
+                found[-1].parts[name.lower()] = plain or re.sub(r"\\(.)", r"\1", quoted)
+        known = sorted(
+            (one for one in found if one.scheme in _SCHEMES), key=lambda one: _SCHEMES.index(one.scheme)
+        )
+        return known[0] if known else cls("", {})
 
 
 def stored_login(host: str) -> Login | None:

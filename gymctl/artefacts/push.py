@@ -18,6 +18,7 @@ from gymctl.errors import EngineError, IntegrityError, PrerequisiteError
 from gymctl.images import sbom, stores
 from gymctl.images.lock import LockedImage
 from gymctl.images.progress import Reporter
+from gymctl.images.refused import no_tls
 from gymctl.programs import Finished
 from gymctl.runtime.tasks import group
 
@@ -28,7 +29,6 @@ CONTENT_TAG = 20
 _LAYER = re.compile(r"([0-9a-f]{12}): (Pushed|Layer already exists|Mounted from .*)")
 _NOT_ALLOWED = ("unauthorized", "denied", "no basic auth credentials", "authentication required")
 _NO_ANSWER = ("connection refused", "no such host", "timeout", "no route to host", "unreachable")
-_NO_TLS = ("server gave http response to https client", "x509:", "certificate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ async def push_benchmark(content: Content, place: Place, tag: str, registry: Reg
     before = await registry.manifest(path, tag)
     sent = 0
     for blob, item in artefact.blobs:
-        sent += blob.size if await registry.put_blob(path, blob, item.chunks()) else 0
+        sent += blob.size if await registry.put_blob(path, blob, item) else 0
     own = made.digest.removeprefix("sha256:")[:CONTENT_TAG]
     for name in (own, tag):
         known = before if name == tag else await registry.manifest(path, name)
@@ -197,13 +197,12 @@ def _failure(image: LockedImage, host: str, finished: Finished) -> EngineError |
     lines = finished.last_lines[-3:]
     said = "\n".join(lines).lower()
     what = f"{image.name} cannot be pushed"
+    if wrong := no_tls(host, said):
+        return PrerequisiteError(f"{what}: {wrong[0]}", details=lines, hint=wrong[1])
     if any(sign in said for sign in _NOT_ALLOWED):
         return PrerequisiteError(
             f"{what}: {host} does not let you", details=lines, hint=f"docker login {host}"
         )
-    if any(sign in said for sign in _NO_TLS):
-        hint = f"for plain HTTP the engine needs {host} in `insecure-registries` of /etc/docker/daemon.json"
-        return PrerequisiteError(f"{what}: no TLS with {host}", details=lines, hint=hint)
     if any(sign in said for sign in _NO_ANSWER):
         return PrerequisiteError(f"{what}: {host} does not answer", details=lines)
     return EngineError(what, details=lines)

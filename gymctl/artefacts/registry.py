@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import hashlib
 import ssl
 import urllib.request
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urljoin, urlsplit
 
 import aiohttp
+from yarl import URL
 
 from gymctl import __version__
-from gymctl.artefacts import credentials
+from gymctl.artefacts import credentials, tls
 from gymctl.artefacts.answers import at_most, json_object, list_in
 from gymctl.artefacts.descriptor import (
     EMPTY,
@@ -35,12 +36,17 @@ from gymctl.artefacts.descriptor import (
     short,
 )
 from gymctl.artefacts.reference import is_loopback
+from gymctl.contract import retry_after
 from gymctl.errors import EngineError, GymctlError, IntegrityError, PrerequisiteError
 
 CONNECT_SECONDS = 20.0
 SILENCE_SECONDS = 120.0
 TRIES = 3
-_CERTS = Path("/etc/docker/certs.d")
+LONGEST_WAIT = 60.0
+"""Seconds; who asks for more is not waited for."""
+MOST_PAGES = 1000
+MOST_CHALLENGES = 2
+"""Of one request: a token that has run out, and a registry that asks twice."""
 _CHUNK = 1 << 20
 _BUSY = (429, 500, 502, 503, 504)
 
@@ -50,6 +56,7 @@ class Registry:
 
     def __init__(self, host: str, *, plain_http: bool = False) -> None:
         self.host = host
+        self._is_told_plain = plain_http
         is_plain = plain_http or is_loopback(host)
         name = "registry-1.docker.io" if host == "docker.io" else host
         self._base = f"{'http' if is_plain else 'https'}://{name}"
@@ -59,16 +66,19 @@ class Registry:
             {} if is_loopback(host) or urllib.request.proxy_bypass(name) else urllib.request.getproxies()
         )
         self._proxy = proxies.get(urlsplit(self._base).scheme)
+        self._may_speak_tls = is_plain
 
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(ssl=_tls(self.host)),
+            connector=aiohttp.TCPConnector(ssl=tls.context(self.host)),
             timeout=aiohttp.ClientTimeout(
                 sock_connect=CONNECT_SECONDS, sock_read=SILENCE_SECONDS, total=None
             ),
             headers={"User-Agent": f"gymctl/{__version__}", "Accept-Encoding": "identity"},
             # Blobs are what they are: a layer that is gzip must not be unpacked on the way.
             auto_decompress=False,
+            # A signed address holds only as it was written.
+            requote_redirect_url=False,
         )
         return self
 
@@ -78,7 +88,7 @@ class Registry:
 
     async def greet(self) -> None:
         """Ask whether the registry answers and lets us in at all. Raises PrerequisiteError."""
-        async with self._request("GET", "", f"{self._base}/v2/") as answer:
+        async with self._request("GET", "", "") as answer:
             await self._check(answer, "its front door")
 
     async def manifest(self, path: str, wanted: str) -> Manifest | None:
@@ -146,44 +156,70 @@ class Registry:
         return b"".join([chunk async for chunk in self.blob(path, blob)])
 
     async def put_blob(self, path: str, blob: Descriptor, chunks: Iterable[bytes]) -> bool:
-        """Store a blob where it is missing. Returns whether it was sent."""
+        """Store a blob where it is missing. Returns whether it was sent.
+
+        chunks: what is no iterator, and so can be read twice, is sent again to a registry that was busy.
+        """
         if await self.has_blob(path, blob.digest) is not None:
             return False
+        headers = {"Content-Type": "application/octet-stream", "Content-Length": str(blob.size)}
+        tries = 1 if iter(chunks) is chunks else TRIES
+        for attempt in range(1, tries + 1):
+            place = await self._upload(path)
+            place += f"{'&' if '?' in place else '?'}digest={blob.digest}"
+            async with self._request(
+                "PUT", path, place, headers=headers, data=_sent(iter(chunks)), is_repeatable=False
+            ) as answer:
+                pause = _pause(answer, attempt)
+                # 401: the login ran out since; 404: the upload is forgotten. Both begin anew.
+                is_over = attempt == tries or answer.status not in (*_BUSY, 401, 404)
+                if is_over or pause > LONGEST_WAIT:
+                    await self._check(answer, f"{path}: {short(blob.digest)}")
+                    return True
+            await asyncio.sleep(pause)
+        raise AssertionError("the last one returns")
+
+    async def _upload(self, path: str) -> str:
+        """Where a blob is to be sent; nobody but the registry knows what the address means."""
         async with self._request("POST", path, "blobs/uploads/") as answer:
             await self._check(answer, f"{path}: upload")
             place = _joined(str(answer.url), answer.headers.get("Location", ""))
         if place is None:
             raise EngineError(f"the registry {self.host} names no place for an upload", where=path)
-        place += f"{'&' if '?' in place else '?'}digest={blob.digest}"
-        headers = {"Content-Type": "application/octet-stream", "Content-Length": str(blob.size)}
-        async with self._request(
-            "PUT", path, place, headers=headers, data=_sent(iter(chunks)), is_repeatable=False
-        ) as answer:
-            await self._check(answer, f"{path}: {short(blob.digest)}")
-        return True
+        if self._base.startswith("https:") and not place.startswith("https:"):
+            what = f"the registry {self.host} wants an upload without TLS"
+            hint = "its owner has to tell it its own address: behind a proxy, `X-Forwarded-Proto`"
+            raise EngineError(what, where=path, hint=hint)
+        return place
 
     async def tags(self, path: str) -> list[str]:
         """All tags of a repository, sorted; none when it is not there."""
-        async with self._request("GET", path, "tags/list") as answer:
-            if answer.status == 404:
-                return []
-            await self._check(answer, f"{path}: tags")
-            found = await self._json(answer)
-        return sorted(map(str, list_in(found, "tags")))
+        return sorted(map(str, await self._listed(path, "tags/list", "tags", (404,)) or ()))
 
     async def referrers(self, path: str, digest: str, artifact_type: str | None = None) -> list[Descriptor]:
         """What is attached to a manifest: by the registry's API, or where it has none, by tag."""
-        async with self._request("GET", path, f"referrers/{digest}") as answer:
-            if answer.status == 200:
-                found = await self._json(answer)
-            elif answer.status in (400, 404, 405):
-                index = await self.manifest(path, fallback_tag(digest))
-                found = {} if index is None else index.parsed(f"{self.host}/{path}")
-            else:
-                await self._check(answer, f"{path}: referrers")
-                found = {}
-        every = [Descriptor.read(one, f"{self.host}/{path}") for one in list_in(found, "manifests")]
+        found = await self._listed(path, f"referrers/{digest}", "manifests", (400, 404, 405))
+        if found is None:
+            index = await self.manifest(path, fallback_tag(digest))
+            found = [] if index is None else list_in(index.parsed(f"{self.host}/{path}"), "manifests")
+        every = [Descriptor.read(one, f"{self.host}/{path}") for one in found]
         return [one for one in every if artifact_type in (None, one.artifact_type)]
+
+    async def _listed(self, path: str, rest: str, key: str, none: tuple[int, ...]) -> list[Any] | None:
+        """A list that may come in pages, each of which names the next one (`Link`, RFC 8288). None when the
+        first answer's status is one of `none`."""
+        found: list[Any] = []
+        for page in range(MOST_PAGES):
+            async with self._request("GET", path, rest) as answer:
+                if page == 0 and answer.status in none:
+                    return None
+                await self._check(answer, f"{path}: {key}")
+                found += list_in(await self._json(answer), key)
+                following = _next(answer)
+            if following is None:
+                return found
+            rest = following
+        raise EngineError(f"the registry {self.host} gives no end of {key}", where=path)
 
     async def attach(
         self,
@@ -217,39 +253,64 @@ class Registry:
         """One request below the repository `path`; `rest` may be a whole URL, of an upload. A challenge is
         answered once for each scope, a busy registry asked again."""
         assert self._session is not None, "enter it first"
-        url = rest if "://" in rest else f"{self._base}/v2/{path}/{rest}"
         actions = "pull" if method in ("GET", "HEAD") else "pull,push"
         scope = f"repository:{path}:{actions}" if path else ""
         headers = dict(options.pop("headers", {}))
-        is_theirs = urlsplit(url)[:2] != urlsplit(self._base)[:2]
         # What is sent goes to nobody else; blobs lie elsewhere, and aiohttp takes the login off on the way.
         options["allow_redirects"] = method in ("GET", "HEAD")
-        for attempt in range(1, TRIES + 1):
-            is_last = attempt == TRIES
-            token = None if is_theirs else self._tokens.get(scope)
+        attempt, challenges = 1, 0
+        while True:
+            below = "/".join(filter(None, (path, rest)))
+            url = URL(rest if "://" in rest else f"{self._base}/v2/{below}", encoded=True)
+            token = self._tokens.get(scope) if self._is_own(url) else None
             sent = {**headers, **({"Authorization": token} if token else {})}
             try:
                 async with self._session.request(
                     method, url, headers=sent, proxy=self._proxy, **options
                 ) as answer:
-                    if answer.status == 401 and not is_theirs and is_repeatable and not is_last:
-                        if await self._answered(answer, scope):
-                            continue
-                    elif answer.status in _BUSY and is_repeatable and not is_last:
-                        await asyncio.sleep(attempt)
-                        continue
-                    yield answer
-                    return
+                    pause = None
+                    if await self._turns_to_tls(answer):
+                        pause = 0.0
+                    elif answer.status == 401 and is_repeatable and challenges < MOST_CHALLENGES:
+                        challenges += 1
+                        if self._is_own(answer.url) and await self._answered(answer, scope, token):
+                            pause = 0.0
+                    elif answer.status in _BUSY and is_repeatable and attempt < TRIES:
+                        pause = _pause(answer, attempt)
+                        attempt += 1
+                    if pause is None or pause > LONGEST_WAIT:
+                        yield answer
+                        return
             except (aiohttp.ClientError, OSError, TimeoutError) as error:
                 raise self._unreachable(error) from None
+            await asyncio.sleep(pause)
 
-    async def _answered(self, answer: aiohttp.ClientResponse, scope: str) -> bool:
-        """Get what answers the registry's challenge; False when there is nothing new to say."""
+    def _is_own(self, url: URL) -> bool:
+        base = URL(self._base)
+        return (url.scheme, url.host, url.port) == (base.scheme, base.host, base.port)
+
+    async def _turns_to_tls(self, answer: aiohttp.ClientResponse) -> bool:
+        """Whether an answer says that this is TLS after all: then all goes there. Raises PrerequisiteError
+        where the user said that it is not."""
+        if not self._may_speak_tls or answer.url.scheme != "http":
+            return False
+        if answer.status != 400:
+            self._may_speak_tls = False
+            return False
+        if b"HTTPS" not in (await at_most(answer) or b""):  # as Go's servers and nginx say it
+            return False
+        if self._is_told_plain:
+            raise PrerequisiteError(f"the registry {self.host} speaks TLS", hint="leave --plain-http out")
+        self._base = f"https://{self.host}"
+        return True
+
+    async def _answered(self, answer: aiohttp.ClientResponse, scope: str, token: str | None) -> bool:
+        """Get what answers the registry's challenge; False when it is what was said already (`token`)."""
         assert self._session is not None
-        challenge = credentials.Challenge.read(answer.headers.get("WWW-Authenticate", ""))
+        challenge = credentials.Challenge.read(answer.headers.getall("WWW-Authenticate", []))
         options = {"proxy": self._proxy}
         header = await credentials.authorization(self._session, challenge, self.host, scope, **options)
-        if header is None or self._tokens.get(scope) == header:
+        if header is None or header == token:
             return False
         self._tokens[scope] = header
         return True
@@ -266,8 +327,12 @@ class Registry:
         with contextlib.suppress(GymctlError, aiohttp.ClientError):
             errors = [one for one in list_in(await self._json(answer), "errors") if isinstance(one, dict)]
             said = "; ".join(f"{one.get('code')}: {one.get('message')}"[:300] for one in errors[:3])
+        wait = retry_after.seconds(answer.headers.get(retry_after.RETRY_AFTER))
+        hint = f"it wants to be asked again in {wait:,.0f} s" if wait else None
         raise EngineError(
-            f"the registry {self.host} answers {answer.status} for {what}", details=[said] if said else ()
+            f"the registry {self.host} answers {answer.status} for {what}",
+            details=[said] if said else (),
+            hint=hint,
         )
 
     async def _json(self, answer: aiohttp.ClientResponse) -> dict[str, Any]:
@@ -282,17 +347,17 @@ class Registry:
 
     def _unreachable(self, error: Exception) -> GymctlError:
         """Without the library's own text: it may hold a URL with a key in it."""
-        if isinstance(error, aiohttp.ClientSSLError | ssl.SSLError):
-            return PrerequisiteError(
-                f"no TLS with the registry {self.host}: its certificate is not trusted, or it has none",
-                hint=f"put its CA into {_CERTS}/{self.host}/ca.crt, or name it by SSL_CERT_FILE; "
-                "--plain-http does without TLS",
-            )
+        cause = getattr(error, "certificate_error", None) or getattr(error, "os_error", error)
+        if isinstance(cause, ssl.SSLError | ssl.CertificateError):
+            return tls.refusal(self.host, cause)
+        hint = "check the name, the port and this machine's network and proxy"
         reason = getattr(error, "strerror", None) or type(error).__name__
-        return PrerequisiteError(
-            f"the registry {self.host} cannot be reached: {reason}",
-            hint="check the name, the port and this machine's network and proxy",
-        )
+        is_cut = isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientOSError)
+        if is_cut and getattr(error, "errno", None) in (None, errno.ECONNRESET, errno.EPIPE):
+            reason = "it ended the connection"
+            if self._base.startswith("https:"):  # asyncio does not tell what TLS says then
+                hint += f"; or it wants a certificate of yours: {tls.OWN.format(host=self.host)}"
+        return PrerequisiteError(f"the registry {self.host} cannot be reached: {reason}", hint=hint)
 
     def _other(self, path: str, what: str, expected: str, found: str) -> IntegrityError:
         return IntegrityError(
@@ -307,13 +372,9 @@ def fallback_tag(digest: str) -> str:
     return digest.replace(":", "-")
 
 
-def _tls(host: str) -> ssl.SSLContext:
-    """The machine's CAs (SSL_CERT_FILE), and those that Docker trusts for this registry."""
-    context = ssl.create_default_context()
-    for file in sorted((_CERTS / host).glob("*.crt")) if (_CERTS / host).is_dir() else ():
-        with contextlib.suppress(OSError, ssl.SSLError):
-            context.load_verify_locations(cafile=file)
-    return context
+def _pause(answer: aiohttp.ClientResponse, attempt: int) -> float:
+    """Seconds until a busy registry is asked again: as it says, or a little longer each time."""
+    return retry_after.seconds(answer.headers.get(retry_after.RETRY_AFTER)) or float(attempt)
 
 
 async def _sent(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
@@ -323,7 +384,19 @@ async def _sent(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
 
 
 def _joined(base: str, place: str) -> str | None:
+    """The address of a place that an answer names; None where it names none."""
     try:
-        return urljoin(base, place)
+        joined = urljoin(base, place)
+        URL(joined, encoded=True)
     except ValueError:
         return None
+    return joined
+
+
+def _next(answer: aiohttp.ClientResponse) -> str | None:
+    """Where the next page of a list is (RFC 8288)."""
+    try:
+        link = answer.links.get("next")
+    except ValueError:
+        return None
+    return None if link is None else str(link["url"])

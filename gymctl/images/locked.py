@@ -19,6 +19,7 @@ from gymctl.images.lock import Lock, LockedImage, short
 from gymctl.images.plan import CHECKOUT, BaseImage, ImagePlan
 from gymctl.images.progress import Reporter
 from gymctl.images.project import Pythons, plan_project
+from gymctl.images.refused import no_tls
 from gymctl.images.stores import held
 from gymctl.programs import Finished
 
@@ -55,8 +56,6 @@ _NO_ANSWER = (
     "network is unreachable",
     "no route to host",
     "connection reset",
-    "server gave http response to https client",
-    "x509:",
     "proxyconnect",
 )
 
@@ -219,7 +218,9 @@ def _failure(need: _Need, pinned: str, finished: Finished) -> GymctlError:
     registry, image = pinned.partition("/")[0], f"the image of {need.place}"
     error: type[GymctlError] = EngineError
     what, hint = f"{image} cannot be pulled", None
-    if any(sign in said for sign in _NO_ANSWER):
+    if wrong := no_tls(registry, said):
+        error, what, hint = PrerequisiteError, f"{image} cannot be pulled: {wrong[0]}", wrong[1]
+    elif any(sign in said for sign in _NO_ANSWER):
         error, what = PrerequisiteError, f"{registry} does not answer for {image}"
         hint = "images that are here need no registry; `gymctl unbundle` brings them from a file"
     elif any(sign in said for sign in _OTHER_BYTES):
