@@ -47,6 +47,15 @@ _PREFERRED: Mapping[str, tuple[str, tuple[str, ...]]] = {
 }
 """Role -> kind, and the implementations that can play it. The first server of the table that does gets it."""
 
+WITH_SESSION = ("resources_url", "stateful_url", "agent_url", "model_url")
+WITHOUT_SESSION = ("environment_url", "native_environment_url")
+"""Fixtures of the contract suite: servers that keep a session by a cookie, and those that have none."""
+AGENT_BLOCK = {
+    "model_server": {"type": "responses_api_models", "name": "policy_model"},
+    "resources_server": {"type": "resources_servers", "name": "weather"},
+}
+"""Of an agent with the model server and the resources server of that project."""
+
 
 @dataclass(frozen=True)
 class Server:
