@@ -48,12 +48,18 @@ docs/nemo-gym.md says how to run it against NeMo Gym, and what came of it.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack
+from typing import Any
 
 import aiohttp
 import pytest
-from fakes.contract import Target, endpoint_in_a_thread, own_project
+from fakes.contract import AGENT_BLOCK, Target, endpoint_in_a_thread, own_project
 from fakes.openai_upstream import OpenAIUpstream
+
+from gymctl.paths import bundled
+from gymctl.servers.inprocess import serving_folder
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -122,6 +128,33 @@ environment_url = _url("environment")
 native_environment_url = _url("native")
 rows_url = _url("rows")
 model_url = _url("model")
+
+
+@pytest.fixture
+async def agent_variant(model_url: str, resources_url: str) -> AsyncIterator[Callable[..., Awaitable[str]]]:
+    """A simple_agent of our own with other settings, between the target's model and tools."""
+    async with AsyncExitStack() as stack:
+
+        async def begin(**settings: Any) -> str:
+            neighbours = {"policy_model": model_url, "weather": resources_url}
+            folder = bundled() / "server_images/responses_api_agents/simple_agent"
+            served = serving_folder(folder, "variant", {**AGENT_BLOCK, **settings}, neighbours)
+            return await stack.enter_async_context(served)
+
+        yield begin
+
+
+@pytest.fixture
+def fresh() -> str:
+    """An id of an agent's session that no other test has used."""
+    return f"agent-session-{uuid.uuid4().hex}"
+
+
+@pytest.fixture
+def rollouts() -> Iterator[str]:
+    """Rollout ids that no other test has used."""
+    run = uuid.uuid4().hex[:8]
+    return (f"{run}-{number}" for number in range(100))
 
 
 @pytest.fixture
