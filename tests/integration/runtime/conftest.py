@@ -38,6 +38,8 @@ class Tiny(ResourcesServer):
 app = Tiny.app()
 """
 
+SLOW = "import time\n\ntime.sleep(60)\n"
+
 
 def free_port() -> int:
     with socket.socket() as probe:
@@ -50,6 +52,7 @@ class Folder:
     """Where a user stands: server folders, a config, and `gymctl` to call."""
 
     ready_app: ClassVar[str] = READY
+    slow_app: ClassVar[str] = SLOW
     path: Path
     runtime: str = "process"
     environ: dict[str, str] = field(default_factory=dict)

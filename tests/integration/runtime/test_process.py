@@ -1,3 +1,5 @@
+"""A project of local processes: up, down, logs, ps, what goes wrong at the start, secrets."""
+
 from __future__ import annotations
 
 import json
@@ -5,31 +7,19 @@ import os
 import signal
 import socket
 import stat
-import subprocess
 import time
 import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
 import yaml
-from fakes.program import processes_below
 
 from gymctl.runtime import keeper
 
 if TYPE_CHECKING:
     from conftest import Folder
 
-SLOW = "import time\n\ntime.sleep(60)\n"
 BROKEN = "import no_such_module_4711\n"
-
-
-def pid_of(folder: Folder, service: str) -> int:
-    return next(row.pid for row in keeper.find(folder.parts) if row.service == service)
-
-
-def finished(process: subprocess.Popen[str], seconds: float = 30) -> str:
-    return process.communicate(timeout=seconds)[0]
 
 
 def test_up_detached_ps_logs_and_down(folder: Folder) -> None:
@@ -104,7 +94,7 @@ def test_a_server_that_crashes_on_import_is_reported_in_seconds(folder: Folder) 
 
 def test_a_server_that_is_too_slow_is_named_with_its_last_lines(folder: Folder) -> None:
     folder.server("tiny")
-    folder.server("slow", 'print("loading a large table", flush=True)\n' + SLOW)
+    folder.server("slow", 'print("loading a large table", flush=True)\n' + folder.slow_app)
     up = folder.up("-d", "--wait", "3")
     assert up.returncode == 5
     assert "`slow` did not answer within 3 s" in up.stderr
@@ -199,82 +189,15 @@ def test_a_requirement_in_the_servers_own_folder_is_installed_from_there(folder:
     assert up.returncode == 0, up.stderr
 
 
-@pytest.mark.parametrize(
-    ("numbers", "code"),
-    [([signal.SIGTERM], 143), ([signal.SIGHUP, signal.SIGHUP], 129), ([signal.SIGINT, signal.SIGINT], 130)],
-)
-def test_a_signal_during_start_leaves_nothing(folder: Folder, numbers: list[int], code: int) -> None:
-    folder.server("tiny")
-    folder.server("slow", SLOW)
-    process = folder.start(*folder.up_arguments())
-    folder.wait_for(lambda: "slow" in folder.processes(), process)
-    for number in numbers:
-        process.send_signal(number)
-        time.sleep(0.1)
-    output = finished(process)
-    assert process.returncode == code, output
-    assert folder.processes() == []
-    assert not (folder.parts.parent / "project.json").exists()
-
-
-def test_ctrl_c_ends_an_attached_project(folder: Folder) -> None:
-    folder.server("tiny")
-    process = folder.attached()
-    process.send_signal(signal.SIGINT)
-    output = finished(process)
-    assert process.returncode == 130
-    assert "stopped and removed 2 processes" in output
-    assert folder.processes() == []
-
-
-def test_down_from_another_terminal_ends_an_attached_project(folder: Folder) -> None:
-    folder.server("tiny")
-    process = folder.attached()
-    assert folder.run("down").returncode == 0
-    output = finished(process)
-    assert process.returncode == 0, output
-    assert "taken down by another command" in output
-
-
-def test_the_death_of_a_server_is_noticed_at_once(folder: Folder) -> None:
-    folder.server("tiny")
-    process = folder.attached()
-    began = time.monotonic()
-    os.kill(pid_of(folder, "tiny"), signal.SIGKILL)
-    output = finished(process)
-    assert time.monotonic() - began < 5
-    assert process.returncode == 5
-    assert "`tiny` stopped (exit 137, killed by signal 9)" in output
-    assert "listens on" in output
-    assert folder.processes() == []
-
-
-def test_nothing_outlives_a_gymctl_that_is_killed(folder: Folder) -> None:
-    folder.server("tiny")
-    process = folder.attached()
-    assert sorted(folder.processes()) == ["head", "tiny"]
-    process.kill()
-    folder.wait_for(lambda: not folder.processes(), seconds=10)
-    doctor = folder.run("doctor")
-    assert f"{folder.project} ended without `down`" in doctor.stdout
-
-
-def test_a_detached_project_outlives_its_starter(folder: Folder) -> None:
-    folder.server("tiny")
-    assert folder.up("-d").returncode == 0
-    time.sleep(1)
-    assert sorted(folder.processes()) == ["head", "tiny"]
-
-
 def test_a_second_command_at_the_same_time_is_told_who_is_first(folder: Folder) -> None:
-    folder.server("slow", SLOW)
+    folder.server("slow", folder.slow_app)
     process = folder.start(*folder.up_arguments())
     folder.wait_for(lambda: "slow" in folder.processes(), process)
     second = folder.up("-d")
     assert second.returncode == 3
     assert "being changed by `gymctl up`" in second.stderr
     process.send_signal(signal.SIGINT)
-    finished(process)
+    process.communicate(timeout=30)
 
 
 def test_secrets_stay_in_the_part_file_of_the_server_that_needs_them(folder: Folder) -> None:
@@ -340,21 +263,6 @@ def test_up_attached_on_a_project_that_is_up_returns(folder: Folder) -> None:
     assert again.returncode == 0
     assert "is up already" in again.stderr
     assert sorted(folder.processes()) == ["head", "tiny"]
-
-
-def test_ctrl_c_while_packages_are_installed_leaves_no_half_environment(folder: Folder) -> None:
-    folder.server("tiny")
-    cache = folder.path / "cache"
-    uv_cache = os.environ.get("UV_CACHE_DIR") or str(Path.home() / ".cache" / "uv")
-    folder.environ = {"XDG_CACHE_HOME": str(cache), "UV_CACHE_DIR": uv_cache}
-    process = folder.start(*folder.up_arguments())
-    envs = cache / "gymctl" / "envs"
-    folder.wait_for(lambda: any(envs.glob(".*/bin/python")), process)
-    process.send_signal(signal.SIGINT)
-    output = finished(process)
-    assert process.returncode == 130, output
-    assert [path.name for path in envs.iterdir() if not path.name.endswith("-lock")] == []
-    assert processes_below(envs) == []
 
 
 def test_without_an_engine_auto_runs_processes_and_says_so(folder: Folder) -> None:

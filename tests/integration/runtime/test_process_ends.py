@@ -1,0 +1,108 @@
+"""How local processes end: signals, deaths, and who outlives whom."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from fakes.program import processes_below
+
+from gymctl.runtime import keeper
+
+if TYPE_CHECKING:
+    from conftest import Folder
+
+
+def pid_of(folder: Folder, service: str) -> int:
+    return next(row.pid for row in keeper.find(folder.parts) if row.service == service)
+
+
+def finished(process: subprocess.Popen[str], seconds: float = 30) -> str:
+    return process.communicate(timeout=seconds)[0]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "code"),
+    [([signal.SIGTERM], 143), ([signal.SIGHUP, signal.SIGHUP], 129), ([signal.SIGINT, signal.SIGINT], 130)],
+)
+def test_a_signal_during_start_leaves_nothing(folder: Folder, numbers: list[int], code: int) -> None:
+    folder.server("tiny")
+    folder.server("slow", folder.slow_app)
+    process = folder.start(*folder.up_arguments())
+    folder.wait_for(lambda: "slow" in folder.processes(), process)
+    for number in numbers:
+        process.send_signal(number)
+        time.sleep(0.1)
+    output = finished(process)
+    assert process.returncode == code, output
+    assert folder.processes() == []
+    assert not (folder.parts.parent / "project.json").exists()
+
+
+def test_ctrl_c_ends_an_attached_project(folder: Folder) -> None:
+    folder.server("tiny")
+    process = folder.attached()
+    process.send_signal(signal.SIGINT)
+    output = finished(process)
+    assert process.returncode == 130
+    assert "stopped and removed 2 processes" in output
+    assert folder.processes() == []
+
+
+def test_down_from_another_terminal_ends_an_attached_project(folder: Folder) -> None:
+    folder.server("tiny")
+    process = folder.attached()
+    assert folder.run("down").returncode == 0
+    output = finished(process)
+    assert process.returncode == 0, output
+    assert "taken down by another command" in output
+
+
+def test_the_death_of_a_server_is_noticed_at_once(folder: Folder) -> None:
+    folder.server("tiny")
+    process = folder.attached()
+    began = time.monotonic()
+    os.kill(pid_of(folder, "tiny"), signal.SIGKILL)
+    output = finished(process)
+    assert time.monotonic() - began < 5
+    assert process.returncode == 5
+    assert "`tiny` stopped (exit 137, killed by signal 9)" in output
+    assert "listens on" in output
+    assert folder.processes() == []
+
+
+def test_nothing_outlives_a_gymctl_that_is_killed(folder: Folder) -> None:
+    folder.server("tiny")
+    process = folder.attached()
+    assert sorted(folder.processes()) == ["head", "tiny"]
+    process.kill()
+    folder.wait_for(lambda: not folder.processes(), seconds=10)
+    doctor = folder.run("doctor")
+    assert f"{folder.project} ended without `down`" in doctor.stdout
+
+
+def test_a_detached_project_outlives_its_starter(folder: Folder) -> None:
+    folder.server("tiny")
+    assert folder.up("-d").returncode == 0
+    time.sleep(1)
+    assert sorted(folder.processes()) == ["head", "tiny"]
+
+
+def test_ctrl_c_while_packages_are_installed_leaves_no_half_environment(folder: Folder) -> None:
+    folder.server("tiny")
+    cache = folder.path / "cache"
+    uv_cache = os.environ.get("UV_CACHE_DIR") or str(Path.home() / ".cache" / "uv")
+    folder.environ = {"XDG_CACHE_HOME": str(cache), "UV_CACHE_DIR": uv_cache}
+    process = folder.start(*folder.up_arguments())
+    envs = cache / "gymctl" / "envs"
+    folder.wait_for(lambda: any(envs.glob(".*/bin/python")), process)
+    process.send_signal(signal.SIGINT)
+    output = finished(process)
+    assert process.returncode == 130, output
+    assert [path.name for path in envs.iterdir() if not path.name.endswith("-lock")] == []
+    assert processes_below(envs) == []
