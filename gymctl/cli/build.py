@@ -11,7 +11,7 @@ import typer
 from gymctl.cli import amounts
 from gymctl.cli import selection as flags
 from gymctl.cli.output import Console, reporter
-from gymctl.errors import EngineError
+from gymctl.errors import EngineError, IntegrityError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -195,7 +195,7 @@ class _Build:
                 done=lambda made: self._show(made, engine),
                 is_fresh=self.asked.is_fresh,
             )
-        except EngineError:
+        except (EngineError, IntegrityError):
             await asyncio.to_thread(self._tell_doubts, plans)
             await asyncio.to_thread(self._lock_what_is_there, plans, engine)
             raise

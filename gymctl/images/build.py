@@ -12,11 +12,11 @@ from pathlib import Path
 
 from gymctl.config.model import BuildSettings, Config
 from gymctl.engine import Engine
-from gymctl.errors import EngineError, GymctlError
+from gymctl.errors import EngineError, GymctlError, IntegrityError
 from gymctl.images import base as base_image
-from gymctl.images import planted, scratch
+from gymctl.images import mismatch, planted, requirements, scratch
 from gymctl.images.context import FIXED_TIME, Context
-from gymctl.images.failure import explain, without_mounts
+from gymctl.images.failure import explain, step_output, without_mounts
 from gymctl.images.lock import Lock
 from gymctl.images.locking import lock_of
 from gymctl.images.nemo_gym import unused_locks
@@ -64,7 +64,8 @@ async def ensure(config: Config, engine: Engine, reporter: Reporter) -> Images:
     """The images of `config`, built where they are missing: base first, then servers side by side.
 
     When one server's build fails the others are still built; then EngineError names the failed ones with the
-    lines that matter. Cancellation ends running builds and leaves no image behind that is not complete.
+    lines that matter, or IntegrityError where a package has another hash than its lock names. Cancellation
+    ends running builds and leaves no image behind that is not complete.
     """
     plans = await plan_all(config, engine, reporter)
     built = await make(plans, engine, reporter, config.settings.build)
@@ -226,11 +227,20 @@ def _stage(plan: ImagePlan, context: Path, dockerfile: Path) -> None:
     dockerfile.write_text(plan.dockerfile.text(), "utf-8")
 
 
-def _failure(plan: ImagePlan, finished: Finished) -> EngineError:
+def _failure(plan: ImagePlan, finished: Finished) -> GymctlError:
     lines, hint = explain(finished.last_lines)
     names = ", ".join(f"`{name}`" for name in plan.servers)
-    what = f"the image of {plan.source} does not build (exit code {finished.exit_code})"
-    return EngineError(what, where=f"server {names}" if names else None, details=lines, hint=hint)
+    where, whose = f"server {names}" if names else None, f"the image of {plan.source}"
+    if found := mismatch.find(step_output(finished.last_lines)):
+        is_locked = requirements.FILE in plan.context.files and plan.kind == "server"
+        lock = requirements.FILE if is_locked else "a file of hashes of its own"
+        if plan.kind == "base":
+            lock = "a lock of gymctl's installation"
+        command = requirements.COMMAND.format(plan.source) if is_locked else None
+        hint = mismatch.hint_for(lock, command)
+        return mismatch.refusal(found, whose=whose, where=where, hint=hint, details=lines)
+    what = f"{whose} does not build (exit code {finished.exit_code})"
+    return EngineError(what, where=where, details=lines, hint=hint)
 
 
 def _combined(failures: Sequence[GymctlError]) -> GymctlError:
@@ -238,7 +248,9 @@ def _combined(failures: Sequence[GymctlError]) -> GymctlError:
         return failures[0]
     details = [line for error in failures for line in (_headline(error), *error.details, "")]
     hints = dict.fromkeys(error.hint for error in failures if error.hint)
-    return EngineError(f"{len(failures)} images do not build", details=details, hint="; ".join(hints) or None)
+    # What was tampered with is the bigger news.
+    kind = IntegrityError if any(isinstance(error, IntegrityError) for error in failures) else EngineError
+    return kind(f"{len(failures)} images do not build", details=details, hint="; ".join(hints) or None)
 
 
 def _headline(error: GymctlError) -> str:

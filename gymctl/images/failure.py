@@ -17,11 +17,6 @@ _MOUNTS = re.compile(r"--mount=\S+\s*")
 _EXIT_CODE = re.compile(r"did not complete successfully: (exit code: \d+)")
 _HINTS = (
     (
-        re.compile(r"Hash mismatch", re.I),
-        "the index has another file than the one that requirements.lock names; if that is right:"
-        " `gymctl build NAME --lock-requirements`",
-    ),
-    (
         re.compile(r"because the network was disabled", re.I),
         "requirements.lock does not go with the packages of this gymctl's base:"
         " `gymctl build NAME --lock-requirements`",
@@ -55,7 +50,7 @@ _HINTS = (
 
 def explain(log: Sequence[str]) -> tuple[list[str], str | None]:
     """The failing step's own words, at most MAX_LINES, and what to try. `log`: `--progress plain` output."""
-    lines = _step_output(log) or _errors(log) or [line for line in log if line.strip()][-MAX_LINES:]
+    lines = step_output(log) or _errors(log) or [line for line in log if line.strip()][-MAX_LINES:]
     if not any(_BEGINS.match(line) for line in lines):
         # A step of the server's own Dockerfile: say which, its output may not.
         lines = [*_step(log), *lines]
@@ -94,7 +89,7 @@ def without_mounts(command: str) -> str:
     return _MOUNTS.sub("", command)
 
 
-def _step_output(log: Sequence[str]) -> list[str]:
+def step_output(log: Sequence[str]) -> list[str]:
     """What the failing step wrote: all of it from its own lines, `#7 0.3 ...`, else the end of it, which
     BuildKit repeats between `------`, ` > [3/5] RUN ...:` and `------`."""
     failed = next((found[1] for line in log if (found := _FAILED_STEP.match(line))), None)

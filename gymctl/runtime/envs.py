@@ -25,8 +25,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gymctl.config.model import Config
-from gymctl.errors import EngineError
-from gymctl.images import failure
+from gymctl.errors import EngineError, GymctlError
+from gymctl.images import failure, mismatch
 from gymctl.images import requirements as locks
 from gymctl.images.context import sdk_context, server_context
 from gymctl.images.secrets import BuildSecrets
@@ -100,7 +100,8 @@ def recipes(config: Config) -> list[Recipe]:
 
 
 async def ensure(config: Config, reporter: Reporter) -> Environments:
-    """Build what is missing. Raises EngineError with the server and the lines that tell what failed."""
+    """Build what is missing. Raises EngineError with the server and the lines that tell what failed, and
+    IntegrityError for a package that has another hash than its lock names."""
     sdk = await asyncio.to_thread(staged_sdk)
     by_key: dict[str, Recipe] = {}
     keys: dict[str, str] = {}
@@ -219,7 +220,7 @@ async def _build(target: Path, recipe: Recipe, network: BuildSecrets, redacted: 
             await asyncio.shield(asyncio.to_thread(shutil.rmtree, temporary, ignore_errors=True))
 
 
-def _failed(recipe: Recipe, done: Finished) -> EngineError:
+def _failed(recipe: Recipe, done: Finished) -> GymctlError:
     noise = (
         "Using CPython",
         "Using Python",
@@ -230,6 +231,16 @@ def _failed(recipe: Recipe, done: Finished) -> EngineError:
         "Downloading ",
     )
     lines = [line for line in done.last_lines if line.strip() and not line.strip().startswith(noise)]
+    if found := mismatch.find(done.last_lines):
+        is_own = recipe.hashed is not None and str(recipe.hashed) in done.command
+        command = locks.COMMAND.format("NAME") if is_own else None
+        return mismatch.refusal(
+            found,
+            whose=_whose(recipe),
+            where=str(recipe.hashed if is_own else recipe.lock),
+            hint=mismatch.hint_for("that file", command),
+            details=failure.excerpt(lines),
+        )
     file = recipe.no_dependencies if "--no-deps" in done.command else recipe.requirements
     return EngineError(
         f"the packages of {_whose(recipe)} cannot be installed (uv ended with {done.exit_code})",

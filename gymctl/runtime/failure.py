@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from gymctl.errors import EngineError, GymctlError, PrerequisiteError, ServerError
+from gymctl.errors import EngineError, GymctlError, IntegrityError, PrerequisiteError, ServerError
 from gymctl.paths import ProjectPaths
 from gymctl.runtime import private
 
@@ -21,7 +21,7 @@ class StartFailure:
     project: str
     at: float
     error: str
-    """`ServerError`, `EngineError`, `PrerequisiteError`."""
+    """`ServerError`, `EngineError`, `IntegrityError`, `PrerequisiteError`."""
     exit_code: int
     what: str
     where: str | None
@@ -34,7 +34,7 @@ def remembered(paths: ProjectPaths) -> Iterator[None]:
     """Write down why what happens inside failed; forget it when it did not."""
     try:
         yield
-    except (EngineError, PrerequisiteError, ServerError) as error:
+    except (EngineError, IntegrityError, PrerequisiteError, ServerError) as error:
         with suppress(OSError):
             private.write(_place(paths), json.dumps(asdict(_of(paths, error)), indent=1))
         raise

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from gymctl.config.model import BuildSettings
 from gymctl.errors import ConfigError, GymctlError, PrerequisiteError, UsageError
+from gymctl.images import mismatch
 from gymctl.images.secrets import BuildSecrets
 from gymctl.paths import cache_dir
 from gymctl.programs import Finished, run_command
@@ -34,7 +35,7 @@ def folders(search_dir: Iterable[str], tell: Callable[[str], None]) -> list[str]
     """The entries of `--search-dir`, with a folder in place of every `NAME==VERSION`.
 
     Fetches what the cache does not hold. Raises UsageError for a version that does not exist, and
-    PrerequisiteError for one that cannot be had.
+    PrerequisiteError for one that cannot be had, IntegrityError for a file that is not what the index says.
     """
     return [str(_folder(entry, tell)) if _is_requirement(entry) else entry for entry in search_dir]
 
@@ -96,6 +97,14 @@ def _settings() -> BuildSettings:
 def _failed(requirement: str, done: Finished) -> GymctlError:
     lines = [line.strip() for line in done.last_lines if line.strip() and not line.startswith("warning:")]
     name, _, version = requirement.partition("==")
+    if found := mismatch.find(lines):
+        return mismatch.refusal(
+            found,
+            whose=requirement,
+            where=f"{FLAG} {requirement}",
+            hint="what the index says of the file and the file differ: ask whoever keeps the index",
+            details=lines[-6:],
+        )
     if any(_NO_VERSION.search(line) for line in lines) and "UV_OFFLINE" not in os.environ:
         return UsageError(
             f"the package index has no {name} {version} that could be unpacked",

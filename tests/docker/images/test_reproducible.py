@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from gymctl.config.model import BuildSettings, Config
 from gymctl.engine import Engine
-from gymctl.errors import EngineError, IntegrityError
+from gymctl.errors import IntegrityError
 from gymctl.images import requirements
 from gymctl.images.build import ensure, existing, plan_all
 from gymctl.images.reproducible import check
@@ -85,12 +86,17 @@ async def test_a_package_with_another_hash_is_refused_and_named(
         value = line.strip().rstrip(" \\").rpartition(":")[2]
         bad = bad.replace(value, f"{'0' * 8}{value[8:]}")
     lock.write_text(bad)
-    with pytest.raises(EngineError) as caught:
+    with pytest.raises(IntegrityError) as caught:
         await ensure(config_of(place), engine, reporter)
-    told = "\n".join(caught.value.details)
-    assert "Hash mismatch" in told
-    assert "tabulate" in told
-    assert "--lock-requirements" in str(caught.value.hint)
+    error = caught.value
+    assert error.exit_code == 9
+    assert "`tabulate==0.9.0`: expected sha256 00000000" in error.what
+    found = re.search(r"found ([0-9a-f]{12})$", error.what)
+    assert found is not None
+    assert f":{found[1]}" in good, "the hash of the file that the index has"
+    assert error.where == "server `held`"
+    assert "`gymctl build resources_servers/held --lock-requirements`" in str(error.hint)
+    assert "Hash mismatch" in "\n".join(error.details)
 
     (place / "requirements.txt").write_text("tabulate>=0.9\n")
     with pytest.raises(IntegrityError, match="/held:"):

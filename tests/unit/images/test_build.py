@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gymctl.errors import EngineError
+from gymctl.errors import EngineError, IntegrityError
 from gymctl.images.build import _combined
 
 
@@ -20,3 +20,8 @@ def test_several_failures_become_one_error_that_tells_each_with_its_place() -> N
     )
     assert error.hint == "correct it; run it again"
     assert _combined([first]) is first
+
+
+def test_of_several_failures_what_was_tampered_with_decides_the_exit_code() -> None:
+    error = _combined([EngineError("`a` does not build"), IntegrityError("`b` is not what was locked")])
+    assert error.exit_code == 9
