@@ -258,12 +258,18 @@ def selection(tokens: Sequence[str] | None = None, **flags: Any) -> Selection:
 
 def search_folders(search_dir: Sequence[str] | None) -> list[str]:
     """The folders that `--search-dir` names; a published package is fetched when it is not there yet."""
-    if not any("==" in entry for entry in search_dir or ()):
-        return list(search_dir or ())
+    if not search_dir:
+        return []
     from gymctl.cli.output import Console
+    from gymctl.config.reading.emptiness import nothing_in
     from gymctl.runtime import releases
 
-    return releases.folders(search_dir or (), Console().insist)
+    folders = releases.folders(search_dir, Console().insist)
+    for folder, asked in zip(folders, search_dir, strict=True):
+        told = nothing_in(Path(folder), asked) if Path(folder).is_dir() else None
+        if told is not None:
+            Console().insist(told)
+    return folders
 
 
 def _refuse_models(flags: Mapping[str, Any]) -> None:

@@ -43,11 +43,7 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The folder of an index with one package, which needs a newer Python than this one."""
     folder = tmp_path / "index" / "far-gym"
     folder.mkdir(parents=True)
-    record = "".join(f"{name},,\n" for name in (*FILES, "far_gym-1.2.dist-info/RECORD"))
-    with zipfile.ZipFile(folder / WHEEL, "w") as wheel:
-        for name, text in {**FILES, "far_gym-1.2.dist-info/RECORD": record}.items():
-            wheel.writestr(name, text)
-    list_wheel(folder, hashlib.sha256((folder / WHEEL).read_bytes()).hexdigest())
+    make_wheel(folder, FILES)
     handler = partial(QuietHandler, directory=str(folder.parent))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -58,6 +54,14 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         monkeypatch.setenv("no_proxy", "127.0.0.1")
         yield folder
         server.shutdown()
+
+
+def make_wheel(folder: Path, files: dict[str, str]) -> None:
+    record = "".join(f"{name},,\n" for name in (*files, "far_gym-1.2.dist-info/RECORD"))
+    with zipfile.ZipFile(folder / WHEEL, "w") as wheel:
+        for name, text in {**files, "far_gym-1.2.dist-info/RECORD": record}.items():
+            wheel.writestr(name, text)
+    list_wheel(folder, hashlib.sha256((folder / WHEEL).read_bytes()).hexdigest())
 
 
 def list_wheel(folder: Path, digest: str) -> None:
@@ -115,3 +119,39 @@ def test_a_folder_may_be_called_like_a_requirement(tmp_path: Path, monkeypatch: 
     (tmp_path / "far-gym==1.2").mkdir()
     monkeypatch.chdir(tmp_path)
     assert search_folders(["far-gym==1.2"]) == ["far-gym==1.2"]
+
+
+def test_a_package_without_servers_is_told_in_one_line(
+    index: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain = {name: text for name, text in FILES.items() if "dist-info" in name}
+    make_wheel(index, {**plain, "far_gym/app.py": ""})
+    search_folders(["far-gym==1.2"])
+    fetched, told = capsys.readouterr().err.splitlines()
+    assert fetched == "fetching far-gym==1.2"
+    assert told.startswith("warning: --search-dir far-gym==1.2: there is nothing in it that gymctl can use;")
+    assert "resources_servers/" in told and "benchmarks/" in told
+    search_folders(["far-gym==1.2"])
+    assert capsys.readouterr().err == f"{told}\n"
+
+
+def test_servers_one_folder_deeper_are_named(index: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_wheel(
+        index, {name if "dist-info" in name else f"far_gym/{name}": text for name, text in FILES.items()}
+    )
+    [folder] = search_folders(["far-gym==1.2"])
+    assert f"did you mean {folder}/far_gym?" in capsys.readouterr().err
+    search_folders([f"{folder}/far_gym"])
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("file", ["benchmarks/b/README", "mine.yaml", "far/below/rows.jsonl"])
+def test_a_folder_of_configs_or_rows_alone_is_a_search_root(
+    file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    search_folders([str(tmp_path)])
+    assert f"--search-dir {tmp_path}: there is nothing in it" in capsys.readouterr().err
+    (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / file).touch()
+    search_folders([str(tmp_path)])
+    assert capsys.readouterr().err == ""
