@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from gymctl.config.model import BuildSettings, Config, Dataset
+from gymctl.config.server_classes import newer_python
 from gymctl.contract.servers import KINDS
 from gymctl.engine import Engine
 from gymctl.errors import ConfigError, EngineError, PrerequisiteError
@@ -149,7 +150,7 @@ def _below(path: Path, root: Path) -> str:
 
 def _parsed(path: Path) -> ast.Module:
     try:
-        return ast.parse(path.read_bytes(), str(path))
+        return newer_python.parse(path.read_bytes())
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None) or 1
         what = getattr(error, "msg", str(error))

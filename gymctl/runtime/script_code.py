@@ -10,6 +10,8 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from gymctl.config.server_classes import newer_python
+
 _GIT = re.compile(r"[\"']git[\"' ]")
 _RUNS_OTHERS = re.compile(r"spec_from_file_location|import_module|sys\.path|\brunpy\b|\bsubprocess\b")
 _VARIABLE = re.compile(r"[\"']([A-Z][A-Z0-9_]{2,})[\"']")
@@ -22,6 +24,8 @@ class Code:
     text: str
     modules: frozenset[str]
     """Top-level names that it imports and that are neither in Python's library nor in the script's root."""
+    is_newer: bool = False
+    """A file of it is written for a newer Python than ours."""
 
     @property
     def needs_git(self) -> bool:
@@ -61,6 +65,8 @@ def reason_for_container(
     if missing and ("nemo_gym" in missing or is_of_nemo_gym or not dependencies):
         first = "nemo_gym" if "nemo_gym" in missing else missing[0]
         return f"it imports `{first}`"
+    if code.is_newer:
+        return f"it is written for a newer Python than {sys.version_info.major}.{sys.version_info.minor}"
     if is_of_nemo_gym and code.runs_others:
         return "it runs other files or programs"
     return None
@@ -72,6 +78,7 @@ def read(script: Path, root: Path, folders: Collection[str] | None = None) -> Co
     texts: dict[Path, str] = {}
     outside: set[str] = set()
     waiting = [script]
+    is_newer = False
     while waiting:
         file = waiting.pop()
         if file in texts:
@@ -79,7 +86,8 @@ def read(script: Path, root: Path, folders: Collection[str] | None = None) -> Co
         content = file.read_bytes()
         texts[file] = content.decode("utf-8", "replace")
         try:
-            tree = ast.parse(content, str(file))
+            tree = newer_python.parse(content)
+            is_newer = is_newer or not _is_of_ours(content)
         except (SyntaxError, ValueError):
             if file == script:
                 raise
@@ -90,7 +98,15 @@ def read(script: Path, root: Path, folders: Collection[str] | None = None) -> Co
                 waiting.extend(_files(dotted, root))
             elif top not in sys.stdlib_module_names:
                 outside.add(top)
-    return Code("\n".join(texts.values()), frozenset(outside))
+    return Code("\n".join(texts.values()), frozenset(outside), is_newer)
+
+
+def _is_of_ours(content: bytes) -> bool:
+    try:
+        ast.parse(content)
+    except SyntaxError:
+        return False
+    return True
 
 
 def _imported(tree: ast.AST, file: Path, root: Path) -> Iterator[str]:

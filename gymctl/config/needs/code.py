@@ -11,6 +11,7 @@ from pathlib import Path
 
 from gymctl.config.needs.need import Need, NeedKind
 from gymctl.config.needs.requirements import GPU_PACKAGES
+from gymctl.config.server_classes import newer_python
 from gymctl.errors import Place
 
 SANDBOX_PACKAGES = frozenset({"docker", "daytona", "e2b", "opensandbox", "modal", "nemo_gym.sandbox"})
@@ -97,7 +98,7 @@ class Code:
 def _parsed(file: Path) -> ast.Module:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about backslashes: not ours to tell
-        return ast.parse(file.read_bytes())
+        return newer_python.parse(file.read_bytes())
 
 
 def _imported(tree: ast.Module, file: Path, places: tuple[Path, ...]) -> Iterator[Path]:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gymctl.config.server_classes import newer_python
 from gymctl.contract.servers import KINDS
 from gymctl.paths import PACKAGE
 
@@ -58,7 +59,7 @@ class Modules:
         """None for a file that cannot be read as Python."""
         if path not in self._parsed:
             try:
-                tree = ast.parse(path.read_bytes())
+                tree = newer_python.parse(path.read_bytes())
             except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
                 self._parsed[path] = None
             else:

@@ -32,6 +32,11 @@ class Mine(SimpleResourcesServer):
 if __name__ == "__main__":
     Mine.run_webserver()
 """
+NEWER = """
+    def first[T](self, rows: list[T]) -> str:
+        return f"{rows["first"]}"
+"""
+"""What Python 3.11 cannot parse; an image's Python can."""
 CONFIG = "mine: {resources_servers: {mine: {entrypoint: app.py, domain: other}}}\n"
 
 
@@ -66,6 +71,7 @@ def block(folder: Path, text: str, **files: str) -> ServerBlock:
         (THEIRS.format(said="ray_enabled = True"), True),
         (THEIRS.format(said="ray_enabled = False"), False),
         (THEIRS.format(said="pass"), True),
+        *((THEIRS.format(said=f"ray_enabled = {said}\n{NEWER}"), said) for said in (True, False)),
     ],
 )
 def test_a_class_says_whether_it_uses_ray(folder: Path, text: str, uses: bool) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from gymctl.runtime.script_code import Code, read, reason_for_container
+
+OURS = ".".join(map(str, sys.version_info[:2]))
 
 
 def write(root: Path, **files: str) -> Path:
@@ -49,6 +52,13 @@ def test_a_broken_helper_is_the_scripts_own_business_and_a_broken_script_is_not(
         read(tmp_path / "helper.py", tmp_path)
 
 
+def test_code_for_a_newer_python_is_read_all_the_same(tmp_path: Path) -> None:
+    write(tmp_path, prepare="import helper\n", helper="import datasets\ntype Row = dict\n")
+    found = read(tmp_path / "prepare.py", tmp_path)
+    assert found.modules == {"datasets"}
+    assert found.is_newer == (sys.version_info < (3, 12))
+
+
 @pytest.mark.parametrize(
     ("found", "dependencies", "is_of_nemo_gym", "reason"),
     [
@@ -60,6 +70,7 @@ def test_a_broken_helper_is_the_scripts_own_business_and_a_broken_script_is_not(
         (code("tiny"), ("tiny",), False, None),
         (code("tiny", "nemo_gym"), ("tiny",), False, "it imports `nemo_gym`"),
         (code("datasets"), (), False, "it imports `datasets`"),
+        (Code("", frozenset(), is_newer=True), (), False, f"it is written for a newer Python than {OURS}"),
         (code(text="subprocess.run(['uv'])"), (), True, "it runs other files or programs"),
         (code(text="subprocess.run(['uv'])"), (), False, None),
         (code(text="spec_from_file_location('a', b)"), (), True, "it runs other files or programs"),
