@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _LOG_LINES = 20
 _KINDS = (  # what a server logged may name an image, too
-    (r"not the one that was locked", "not as it was locked"),
+    (r"has another hash than it should", "not as it was locked"),
     (r"port \d+ of .* in use|address already in use", "port taken"),
     (r"no space left|MB are free", "disk full"),
     (r"out of memory", "out of memory"),

@@ -72,7 +72,7 @@ def refusal(
     """found: at least one. whose: `the image of resources_servers/weather`."""
     several = f" and {len(found) - 1} more" if len(found) > 1 else ""
     return IntegrityError(
-        f"a package of {whose} is not the one that was locked: {found[0]}{several}",
+        f"a package of {whose} has another hash than it should: {found[0]}{several}",
         where=where,
         hint=hint,
         details=details,

@@ -100,7 +100,7 @@ def _failed(requirement: str, done: Finished) -> GymctlError:
     if found := mismatch.find(lines):
         return mismatch.refusal(
             found,
-            whose=requirement,
+            whose=f"`{requirement}`",
             where=f"{FLAG} {requirement}",
             hint="what the index says of the file and the file differ: ask whoever keeps the index",
             details=lines[-6:],

@@ -14,7 +14,7 @@ import pytest
 
 from gymctl.cli.main import main
 from gymctl.cli.selection import search_folders
-from gymctl.errors import PrerequisiteError, UsageError
+from gymctl.errors import IntegrityError, PrerequisiteError, UsageError
 from gymctl.paths import cache_dir
 
 WHEEL = "far_gym-1.2-py3-none-any.whl"
@@ -93,7 +93,7 @@ def test_it_is_fetched_once(
 
 def test_a_file_that_is_not_the_one_of_the_index_is_refused(index: Path) -> None:
     list_wheel(index, "0" * 64)
-    with pytest.raises(PrerequisiteError, match=r"far-gym 1\.2 cannot be fetched") as caught:
+    with pytest.raises(IntegrityError, match=r"`far-gym==1\.2`: expected sha256 0{12}, found") as caught:
         search_folders(["far-gym==1.2"])
     assert "ash mismatch" in "\n".join(caught.value.details)
     assert list((cache_dir() / "releases").iterdir()) == []
