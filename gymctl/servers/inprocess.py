@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
+import uvicorn
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
@@ -19,6 +21,7 @@ from gymctl.servers.load import load
 from gymctl.servers.stack import serve
 
 HOST = "127.0.0.1"
+LOOKS, LOOK_SECONDS = 20, 0.002
 
 
 @asynccontextmanager
@@ -38,7 +41,7 @@ async def _listening(
     app: ASGIApp, lifespan: Literal["on", "off"], http: HttpSettings | None
 ) -> AsyncIterator[str]:
     sock = serve.listening(HOST, 0)
-    server = serve.QuietServer(serve.settings(app, http, lifespan=lifespan))
+    server = _QuickServer(serve.settings(app, http, lifespan=lifespan))
     task = asyncio.create_task(server.serve(sockets=[sock]))
     try:
         while not server.started:
@@ -47,9 +50,46 @@ async def _listening(
             await asyncio.sleep(0.005)
         yield f"http://{HOST}:{sock.getsockname()[1]}"
     finally:
-        server.should_exit = True
+        server.stop()
         await asyncio.wait([task])
         sock.close()
+
+
+class _QuickServer(serve.QuietServer):
+    """Ends when it is told to and all is answered. uvicorn looks ten times a second for the first and lets a
+    tenth pass for the other; hundreds of tests stop their servers."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._is_told = asyncio.Event()
+
+    def stop(self) -> None:
+        self.should_exit = True
+        self._is_told.set()
+
+    async def main_loop(self) -> None:
+        await self.on_tick(0)
+        await self._is_told.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for server in self.servers:
+            server.close()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        if not await self._is_idle():
+            await super().shutdown(sockets)
+            return
+        for server in self.servers:
+            await server.wait_closed()
+        await self.lifespan.shutdown()
+
+    async def _is_idle(self) -> bool:
+        """Whether nothing is open any more, which takes idle connections a moment."""
+        for _ in range(LOOKS):
+            if not self.server_state.connections and not self.server_state.tasks:
+                return True
+            await asyncio.sleep(LOOK_SECONDS)
+        return False
 
 
 @asynccontextmanager

@@ -22,7 +22,7 @@ def is_alive(pid: int) -> bool:
     return state != "Z"
 
 
-async def gone(pid: int, within: float = 5.0) -> bool:
+async def gone(pid: int, within: float = 20.0) -> bool:
     for _ in range(int(within / 0.02)):
         if not is_alive(pid):
             return True

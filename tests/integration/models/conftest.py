@@ -9,6 +9,7 @@ import signal
 import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,8 +18,8 @@ import aiohttp
 import pytest
 
 from gymctl.contract.part import ServerPart
+from gymctl.servers.inprocess import serving
 from gymctl.servers.load import load
-from gymctl.servers.stack.serve import QuietServer, listening, settings
 
 REPO = Path(__file__).resolve().parents[3]
 IMAGES = REPO / "server_images/responses_api_models"
@@ -85,21 +86,10 @@ async def start() -> AsyncIterator[Start]:
     started: list[Running] = []
 
     async def begin(implementation: str, **block: Any) -> Running:
-        sock = listening("127.0.0.1", 0)
-        port = sock.getsockname()[1]
-        server = QuietServer(settings(load(part(implementation, port, block), IMAGES / implementation)))
-        serving = asyncio.create_task(server.serve(sockets=[sock]))
-
-        async def stop() -> None:
-            server.should_exit = True
-            await serving
-
-        running = Running(f"http://127.0.0.1:{port}", stop)
+        server = AsyncExitStack()
+        app = load(part(implementation, 0, block), IMAGES / implementation)
+        running = Running(await server.enter_async_context(serving(app)), server.aclose)
         started.append(running)
-        async with asyncio.timeout(30):
-            while not server.started:
-                assert not serving.done(), "the server ended at its start"
-                await asyncio.sleep(0.01)
         return running
 
     try:

@@ -84,7 +84,7 @@ def test_a_server_that_crashes_on_import_is_reported_in_seconds(folder: Folder) 
     began = time.monotonic()
     up = folder.up("-d")
     assert up.returncode == 5
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 90, "the limit is 600 s"
     assert "`broken` stopped before it was ready (exit 1" in up.stderr
     assert "no_such_module_4711" in up.stderr
     assert "requirements.txt" in up.stderr
@@ -94,6 +94,7 @@ def test_a_server_that_crashes_on_import_is_reported_in_seconds(folder: Folder) 
 
 def test_a_server_that_is_too_slow_is_named_with_its_last_lines(folder: Folder) -> None:
     folder.server("tiny")
+    assert folder.up("-d").returncode == 0
     folder.server("slow", 'print("loading a large table", flush=True)\n' + folder.slow_app)
     up = folder.up("-d", "--wait", "3")
     assert up.returncode == 5
@@ -142,10 +143,10 @@ import json, pathlib, os, socket
 parts = pathlib.Path(os.environ["GYMCTL_PART"]).parent
 marker = parts.parent / "stolen"
 if not marker.exists():
-    marker.write_text("")
     thief = socket.socket()
     thief.bind(("127.0.0.1", json.loads((parts / "victim.json").read_text())["bind_port"]))
     thief.listen()
+    marker.write_text("")
     import time
     time.sleep(60)
 """
@@ -156,7 +157,6 @@ def test_a_port_lost_between_choice_and_start_is_replaced(folder: Folder) -> Non
         "import os, pathlib, time\n"
         'marker = pathlib.Path(os.environ["GYMCTL_PART"]).parent.parent / "stolen"\n'
         "while not marker.exists():\n    time.sleep(0.02)\n"
-        "time.sleep(0.2)\n"
     )
     folder.server("thief", STEAL_ONCE + folder.ready_app)
     folder.server("victim", wait + folder.ready_app)
@@ -197,7 +197,7 @@ def test_a_second_command_at_the_same_time_is_told_who_is_first(folder: Folder) 
     assert second.returncode == 3
     assert "being changed by `gymctl up`" in second.stderr
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
+    process.communicate(timeout=60)
 
 
 def test_secrets_stay_in_the_part_file_of_the_server_that_needs_them(folder: Folder) -> None:
@@ -259,7 +259,7 @@ def test_logs_of_a_project_that_is_down_were_kept(folder: Folder) -> None:
 def test_up_attached_on_a_project_that_is_up_returns(folder: Folder) -> None:
     folder.server("tiny")
     assert folder.up("-d").returncode == 0
-    again = folder.up(timeout=30)
+    again = folder.up(timeout=60)
     assert again.returncode == 0
     assert "is up already" in again.stderr
     assert sorted(folder.processes()) == ["head", "tiny"]
@@ -280,7 +280,7 @@ def test_without_an_engine_compose_says_what_is_missing(folder: Folder) -> None:
     began = time.monotonic()
     up = folder.up("-d", DOCKER_HOST="unix:///nonexistent")
     assert up.returncode == 3
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30
     assert "/nonexistent" in up.stderr
     assert "hint:" in up.stderr
 

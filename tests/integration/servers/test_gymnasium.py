@@ -47,7 +47,7 @@ class Interview(GymnasiumServer):
     async def step(self, request: Answered, talk: Talk) -> Step:
         talk.steps += 1
         if request.answer == "wait":
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.4)
         if request.answer == "fail":
             raise ValueError("no")
         if request.calls:
@@ -111,7 +111,7 @@ async def test_steps_of_one_session_happen_one_after_the_other_and_close_waits_f
         talk = Talker(transport, url, INTERVIEW)
         await talk.reset()
         steps = [asyncio.create_task(talk.step("wait")) for _ in range(2)]
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.2)
         closed = await talk.post("/close", {})
         answers = [(await step).json() for step in steps]
         assert closed.status == 200

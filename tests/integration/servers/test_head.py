@@ -55,7 +55,7 @@ class Upstream:
 
 
 async def until_ready(transport, url: str) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while (await transport.call("GET", f"{url}/readyz")).status != 200:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 

@@ -15,14 +15,14 @@ from gymctl.servers.inprocess import make_part, serving
 from gymctl.transport import KEY_HEADER
 
 ROW = {"responses_create_params": {"input": "hi"}}
-SILENCE = aiohttp.ClientTimeout(total=None, sock_read=0.6)
+SILENCE = aiohttp.ClientTimeout(total=None, sock_read=1.2)
 
 
 class Slow(AgentServer):
     config: AgentConfig
 
     async def run(self, row: dict[str, Any], params: dict[str, Any], cookies: dict[str, str]) -> Any:
-        await asyncio.sleep(row.get("seconds", 1.5))
+        await asyncio.sleep(row.get("seconds", 2.0))
         if "fault" in row:
             raise ValueError(row["fault"])
         return {**row, "reward": 1.0}
@@ -57,7 +57,7 @@ async def test_without_heartbeats_the_limit_cuts_the_episode() -> None:
 
 
 async def test_a_quick_answer_and_a_quick_failure_are_as_ever() -> None:
-    async with slow(0.5) as url:
+    async with slow(10) as url:
         status, _, body = await posted(url, {"seconds": 0})
         assert (status, body[:1]) == (200, b"{")
         status, answer, _ = await posted(url, {"seconds": 0, "fault": "no luck"})
@@ -67,7 +67,7 @@ async def test_a_quick_answer_and_a_quick_failure_are_as_ever() -> None:
 async def test_a_late_failure_is_in_the_body() -> None:
     """Where axolotl and TRL look for it; the status is out."""
     async with slow(0.1) as url:
-        status, answer, _ = await posted(url, {"fault": "no luck"})
+        status, answer, _ = await posted(url, {"seconds": 0.3, "fault": "no luck"})
     assert (status, answer) == (200, {"error": "ValueError('no luck')"})
 
 
@@ -78,10 +78,11 @@ async def test_our_own_callers_get_the_status_of_a_late_failure() -> None:
 
 
 async def test_the_work_ends_with_its_caller() -> None:
-    ended = asyncio.Event()
+    began, ended = asyncio.Event(), asyncio.Event()
 
     class Watched(Slow):
         async def run(self, row: dict[str, Any], params: dict[str, Any], cookies: dict[str, str]) -> Any:
+            began.set()
             try:
                 return await asyncio.Event().wait()
             finally:
@@ -90,6 +91,7 @@ async def test_the_work_ends_with_its_caller() -> None:
     part = make_part("slow", "responses_api_agents", "slow", {"run_heartbeat_seconds": 0.1})
     async with serving(Watched.app().build(part)) as url:
         asked = asyncio.create_task(posted(f"{url}/run", {}))
-        await asyncio.sleep(0.5)
+        await asyncio.wait_for(began.wait(), 20)
+        await asyncio.sleep(0.3)  # a few beats
         asked.cancel()
-        await asyncio.wait_for(ended.wait(), 10)
+        await asyncio.wait_for(ended.wait(), 20)

@@ -65,7 +65,7 @@ async def test_2000_sessions_at_once_keep_apart_and_leave_nothing(calls: Transpo
                 group.create_task(rollout(number))
         assert len(server.sessions) == SESSIONS // 2
         server.sessions._idle_seconds = IDLE_SECONDS
-        async with asyncio.timeout(4 * IDLE_SECONDS + 10):
+        async with asyncio.timeout(4 * IDLE_SECONDS + 60):
             while len(server.sessions):  # noqa: ASYNC110 - the server's own sweep is what we wait for
                 await asyncio.sleep(0.05)
 

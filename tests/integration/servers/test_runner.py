@@ -57,7 +57,7 @@ def part_for(port: int, **changes) -> dict:
 
 async def failure(folder: Path, part: dict) -> str:
     """What a server that cannot start says; it must end by itself with exit code 1."""
-    async with asyncio.timeout(30), runner(folder, part) as process:
+    async with asyncio.timeout(120), runner(folder, part) as process:
         _, errors = await process.communicate()
         assert process.returncode == 1
         return errors.decode()
@@ -68,7 +68,7 @@ async def failure(folder: Path, part: dict) -> str:
 async def test_a_server_serves_and_a_signal_ends_it_quickly(tmp_path, transport, free_port, workers, number):
     (tmp_path / "app.py").write_text(GOOD)
     part = part_for(free_port, workers=workers, settings={"number": 3})
-    async with asyncio.timeout(60), runner(tmp_path, part) as process:
+    async with asyncio.timeout(120), runner(tmp_path, part) as process:
         url = f"http://127.0.0.1:{free_port}"
         ready = await transport.call("GET", f"{url}/readyz")
         assert ready.header("x-gymctl-server") == "good"
@@ -79,26 +79,28 @@ async def test_a_server_serves_and_a_signal_ends_it_quickly(tmp_path, transport,
         begin = time.monotonic()
         process.send_signal(number)
         _, errors = await process.communicate()
-        assert time.monotonic() - begin < 5
+        assert time.monotonic() - begin < 20
         assert process.returncode == 0
         lines = errors.decode().splitlines()
         assert lines and all(line.startswith("(good) ") for line in lines)
 
 
 async def test_a_running_request_does_not_hold_the_end_up(tmp_path, transport, free_port):
-    slow = GOOD.replace("        return", "        import asyncio; await asyncio.sleep(60)\n        return")
-    (tmp_path / "app.py").write_text(slow)
-    async with asyncio.timeout(30), runner(tmp_path, part_for(free_port)) as process:
+    lines = ("import asyncio, pathlib", "pathlib.Path('asked').touch()", "await asyncio.sleep(60)", "return")
+    slow = "\n".join(f"        {line}" for line in lines)
+    (tmp_path / "app.py").write_text(GOOD.replace("        return", slow))
+    async with asyncio.timeout(120), runner(tmp_path, part_for(free_port)) as process:
         url = f"http://127.0.0.1:{free_port}"
         await transport.call("GET", f"{url}/readyz")
         call = asyncio.create_task(
             transport.call("POST", f"{url}/verify", b'{"responses_create_params":{},"response":{}}')
         )
-        await asyncio.sleep(0.3)
+        while not (tmp_path / "asked").exists():  # noqa: ASYNC110 - another process makes it
+            await asyncio.sleep(0.02)
         begin = time.monotonic()
         process.send_signal(signal.SIGTERM)
         _, errors = await process.communicate()
-        assert time.monotonic() - begin < 3
+        assert time.monotonic() - begin < 20
         assert process.returncode == 0
         assert b"Traceback" not in errors
         assert (await call).json() == "Request was cancelled"
@@ -165,15 +167,16 @@ def starting(*lines: str) -> str:
 
 
 async def test_a_port_that_another_takes_between_binding_and_listening_is_named(tmp_path, free_port):
-    slow = "\n    async def startup(self):\n        import asyncio; await asyncio.sleep(1)\n\napp ="
-    (tmp_path / "app.py").write_text(GOOD.replace("\napp =", slow))
+    wait = "while not pathlib.Path('taken').exists(): await asyncio.sleep(0.02)"
+    (tmp_path / "app.py").write_text(starting("import asyncio, pathlib", wait))
     with socket.socket() as other:
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         other.bind(("127.0.0.1", free_port))
-        async with asyncio.timeout(30), runner(tmp_path, part_for(free_port)) as process:
+        async with asyncio.timeout(120), runner(tmp_path, part_for(free_port)) as process:
             assert process.stderr is not None
             assert b"listens on" in await process.stderr.readline()
             other.listen()
+            (tmp_path / "taken").touch()
             _, errors = await process.communicate()
     assert process.returncode == 1
     assert f"cannot listen on 127.0.0.1:{free_port}: Address already in use" in errors.decode()
@@ -205,7 +208,7 @@ async def test_a_signal_ends_a_start_that_takes_long(tmp_path, free_port, number
     (tmp_path / "app.py").write_text(
         starting("import asyncio, pathlib", "pathlib.Path('begun').touch()", "await asyncio.sleep(60)")
     )
-    async with asyncio.timeout(30), runner(tmp_path, part_for(free_port)) as process:
+    async with asyncio.timeout(50), runner(tmp_path, part_for(free_port)) as process:
         while not (tmp_path / "begun").exists():  # noqa: ASYNC110 - another process makes it
             await asyncio.sleep(0.05)
         process.send_signal(number)
