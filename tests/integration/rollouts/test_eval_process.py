@@ -79,12 +79,25 @@ def wait_for_lines(path: Path, count: int, process: subprocess.Popen[str]) -> No
 
 def _wait_for_the_first_request(folder: Path, process: subprocess.Popen[str]) -> None:
     """The output file is made just before it."""
+    _wait_for_file(folder / "x.jsonl", process)
+    time.sleep(0.5)
+
+
+def _wait_for_file(path: Path, process: subprocess.Popen[str]) -> None:
     end = time.monotonic() + 60
-    while not (folder / "x.jsonl").exists():
+    while not path.exists():
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < end
         time.sleep(0.05)
-    time.sleep(0.5)
+
+
+def _weather_of_its_own(folder: Path, more: str) -> None:
+    """The weather server with `more` in its class, for `--search-dir mine`."""
+    weather = folder / "mine/resources_servers/weather"
+    shutil.copytree(REPO / "server_images/resources_servers/weather", weather)
+    app, mode = weather / "app.py", '    reverify_mode = "stateless"\n'
+    assert app.read_text().count(mode) == 1
+    app.write_text(app.read_text().replace(mode, mode + more))
 
 
 def test_a_whole_evaluation(evaluate: Eval, tmp_path: Path) -> None:
@@ -113,7 +126,7 @@ def test_the_first_interrupt_drains_and_scores_what_is_done(evaluate: Eval, tmp_
     assert "interrupted" in out
     assert "the same command goes on with the others" in err
     done = len(lines(tmp_path / "x.jsonl"))
-    assert 4 <= done <= 16
+    assert 4 <= done < 100, "of 200"
     assert f"scored {done} " in out
     assert (tmp_path / "x_aggregate_metrics.json").exists()
     assert servers(tmp_path) == {}
@@ -121,7 +134,7 @@ def test_the_first_interrupt_drains_and_scores_what_is_done(evaluate: Eval, tmp_
 
 def test_two_signals_stop_now_and_leave_whole_files(evaluate: Eval, tmp_path: Path) -> None:
     """BUG_CASES B31: 143 for SIGTERM, with rollouts in flight."""
-    slower = SLOW.replace("400", "5000")
+    slower = SLOW.replace("400", "60000")
     process = evaluate(slower, "-k", "40", "--concurrency", "4")
     _wait_for_the_first_request(tmp_path, process)
     process.send_signal(signal.SIGTERM)
@@ -130,31 +143,31 @@ def test_two_signals_stop_now_and_leave_whole_files(evaluate: Eval, tmp_path: Pa
     began = time.monotonic()
     out, err = process.communicate(timeout=60)
     assert process.returncode == 143, err
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 50
     assert lines(tmp_path / "x.jsonl") == []
     assert "not run" in out
     assert servers(tmp_path) == {}
 
 
 def test_an_interrupt_while_metrics_are_computed_loses_no_rollout(evaluate: Eval, tmp_path: Path) -> None:
-    weather, hold = tmp_path / "mine/resources_servers/weather", tmp_path / "hold"
-    shutil.copytree(REPO / "server_images/resources_servers/weather", weather)
-    app, mode = weather / "app.py", '    reverify_mode = "stateless"\n'
-    held = f"""
+    hold, held = tmp_path / "hold", tmp_path / "held"
+    _weather_of_its_own(
+        tmp_path,
+        f"""
     def compute_metrics(self, tasks: object) -> dict[str, float]:
         import pathlib, time
 
+        pathlib.Path({str(held)!r}).touch()
         while pathlib.Path({str(hold)!r}).exists():
             time.sleep(0.05)
         return {{}}
-"""
-    assert app.read_text().count(mode) == 1
-    app.write_text(app.read_text().replace(mode, mode + held))
+""",
+    )
     hold.touch()
     head = f"++head_server.port={free_port()}"
     process = evaluate("--search-dir", "mine", "--limit", "2", head)
-    wait_for_lines(tmp_path / "x/journal.jsonl", 6, process)  # begun, two sent, two ended, the end
-    time.sleep(0.5)
+    _wait_for_file(held, process)
+    assert len(lines(tmp_path / "x/journal.jsonl")) == 6, "begun, two sent, two ended, the end"
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
@@ -190,16 +203,31 @@ def test_a_killed_server_ends_the_run_with_its_name(evaluate: Eval, tmp_path: Pa
 def test_an_evaluation_with_another_model_does_not_touch_one_that_runs(
     evaluate: Eval, tmp_path: Path
 ) -> None:
-    first = evaluate(SLOW, "--limit", "2", "-k", "10", "--concurrency", "1", "--json")
-    wait_for_lines(tmp_path / "x.jsonl", 1, first)
-    second = evaluate(SLOW.replace("400", "0"), "--limit", "1", "-o", "y.jsonl")
+    hold, held = tmp_path / "hold", tmp_path / "held"
+    _weather_of_its_own(
+        tmp_path,
+        f"""
+    async def seed(self) -> None:
+        import asyncio, pathlib
+
+        pathlib.Path({str(held)!r}).touch()
+        while pathlib.Path({str(hold)!r}).exists():
+            await asyncio.sleep(0.05)
+""",
+    )
+    hold.touch()
+    mine = ("--search-dir", "mine")
+    first = evaluate(*mine, "--limit", "2", "-k", "2", "--concurrency", "2", "--json")
+    _wait_for_file(held, first)
+    second = evaluate(*mine, SLOW, "--limit", "1", "-o", "y.jsonl")
     _, err = second.communicate(timeout=60)
     assert second.returncode == 3, err
     assert "in use by `gymctl eval`" in err
     assert "--project" in err
+    hold.unlink()
     out, err = first.communicate(timeout=60)
     assert first.returncode == 0, err
-    assert json.loads(out)["rollouts"]["scored"] == 20
+    assert json.loads(out)["rollouts"]["scored"] == 4
     assert servers(tmp_path) == {}
 
 

@@ -175,14 +175,16 @@ async def test_an_answer_is_not_missed_when_the_202_is_lost(server):
     assert slow.runs == 200
 
 
-async def test_calls_that_are_given_up_end_at_the_server(server):
+async def test_calls_that_are_given_up_end_at_the_server(server, monkeypatch):
     slow, proxy = server
+    for remembers in (slow.streams, slow.answers):
+        monkeypatch.setattr(remembers, "_linger", 60)
     async with Transport(FEW) as transport:
         waiting = calls(transport, proxy.url)
         await until(lambda: slow.at_work == CALLS)
         for call in waiting[:30]:
             call.cancel()
-        async with asyncio.timeout(4):  # at once, not when the server has lost patience: `LINGER` is 5 s
+        async with asyncio.timeout(20):  # at once, not when the server has lost patience
             await until(lambda: slow.cancelled == 30)
         slow.go.set()
         assert len(numbers(await asyncio.gather(*waiting[30:]))) == CALLS - 30
@@ -221,8 +223,9 @@ async def test_a_time_limit_is_kept_and_takes_the_call_back(server):
         await asyncio.gather(*waiting)
 
 
-async def test_a_client_that_leaves_ends_its_calls(server):
+async def test_a_client_that_leaves_ends_its_calls(server, monkeypatch):
     slow, proxy = server
+    monkeypatch.setattr(slow.answers, "_linger", 0.2)
     async with Transport(FEW) as transport:
         waiting = calls(transport, proxy.url)
         await until(lambda: slow.at_work == CALLS)
@@ -234,7 +237,8 @@ async def test_a_client_that_leaves_ends_its_calls(server):
 
 async def test_a_client_that_vanishes_ends_its_calls(server, monkeypatch):
     slow, proxy = server
-    monkeypatch.setattr(slow.streams, "_linger", 0.2)
+    for remembers in (slow.streams, slow.answers):
+        monkeypatch.setattr(remembers, "_linger", 0.2)
     async with Transport(FEW) as transport:
         waiting = calls(transport, proxy.url)
         await until(lambda: slow.at_work == CALLS)
