@@ -62,6 +62,20 @@ class PushedBenchmark:
     """The digest that the tag named before, if another."""
 
 
+async def check_engine(place: Place, engine: Engine) -> None:
+    """Let the engine look into the registry. Raises PrerequisiteError when it gets no TLS with it, which then
+    is told before anything is built; whatever else is wrong the push itself tells better."""
+    import docker.errors
+    import requests
+
+    try:
+        await asyncio.to_thread(engine.api.api.inspect_distribution, f"{place.host}/{place.path('base')}")
+    except (docker.errors.DockerException, requests.RequestException, OSError) as error:
+        said = str(getattr(error, "explanation", None) or "")
+        if wrong := no_tls(place.host, said):
+            raise PrerequisiteError(f"nothing can be pushed: {wrong[0]}", hint=wrong[1]) from None
+
+
 async def push_images(
     images: Sequence[LockedImage], place: Place, engine: Engine, registry: Registry, reporter: Reporter
 ) -> list[PushedImage]:

@@ -103,7 +103,7 @@ async def _push(selection: Selection, asked: _Asked, console: Console) -> dict[s
 
     from gymctl.artefacts import content as contents
     from gymctl.artefacts.made import made
-    from gymctl.artefacts.push import push_benchmark, push_images, unpushed
+    from gymctl.artefacts.push import check_engine, push_benchmark, push_images, unpushed
     from gymctl.artefacts.registry import Registry
     from gymctl.config.load import load
     from gymctl.engine import Engine
@@ -114,6 +114,7 @@ async def _push(selection: Selection, asked: _Asked, console: Console) -> dict[s
     engine = await asyncio.to_thread(Engine.connect, config.settings.build.platform)
     async with Registry(asked.place.host, plain_http=asked.plain_http) as registry:
         await registry.greet()  # a login that is missing is told before anything is built
+        await check_engine(asked.place, engine)
         ready = await made(config, selection, engine, telling)
         images = [unpushed(image) for image in ready.lock.images]
         pushed = await push_images(images, asked.place, engine, registry, telling)

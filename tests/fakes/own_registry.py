@@ -1,10 +1,11 @@
-"""A registry for tests: Debian's docker-registry on a free loopback port, in a folder of theirs."""
+"""A registry for tests: Debian's docker-registry on a free port, of loopback if nothing else is said."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import socket
+import ssl
 import subprocess
 import time
 import urllib.error
@@ -12,8 +13,10 @@ import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+from fakes.certificates import Certificate
 
 from gymctl.artefacts.registry import Registry
 
@@ -38,17 +41,25 @@ class LocalRegistry:
 
 
 @contextlib.contextmanager
-def serve(folder: Path, *, htpasswd: str | None = None) -> Iterator[LocalRegistry]:
-    """A registry until the end of the block."""
+def serve(
+    folder: Path,
+    *,
+    htpasswd: str | None = None,
+    address: str = "127.0.0.1",
+    certificate: Certificate | None = None,
+) -> Iterator[LocalRegistry]:
+    """A registry until the end of the block; with a certificate it speaks TLS."""
     with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        host = f"127.0.0.1:{found.getsockname()[1]}"
-    config = {
+        found.bind((address, 0))
+        host = f"{address}:{found.getsockname()[1]}"
+    config: dict[str, Any] = {
         "version": "0.1",
         "log": {"level": "warn", "accesslog": {"disabled": True}},
         "storage": {"filesystem": {"rootdirectory": str(folder / "storage")}, "delete": {"enabled": True}},
         "http": {"addr": host, "secret": "of these tests"},
     }
+    if certificate is not None:
+        config["http"]["tls"] = {"certificate": str(certificate.file), "key": str(certificate.key)}
     if htpasswd is not None:
         (folder / "htpasswd").write_text(htpasswd)
         config["auth"] = {"htpasswd": {"realm": "tests", "path": str(folder / "htpasswd")}}
@@ -58,18 +69,19 @@ def serve(folder: Path, *, htpasswd: str | None = None) -> Iterator[LocalRegistr
             ["docker-registry", "serve", str(folder / "config.yml")], stdout=log, stderr=subprocess.STDOUT
         )
         try:
-            _wait(host, process, folder / "log")
+            _wait(f"http{'s' if certificate else ''}://{host}/v2/", process, folder / "log")
             yield LocalRegistry(host, folder / "storage")
         finally:
             process.terminate()
             process.wait(10)
 
 
-def _wait(host: str, process: subprocess.Popen[bytes], log: Path) -> None:
+def _wait(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
     end = time.monotonic() + START_SECONDS
+    anybody = ssl._create_unverified_context()
     while time.monotonic() < end and process.poll() is None:
         try:
-            urllib.request.urlopen(f"http://{host}/v2/", timeout=2).close()
+            urllib.request.urlopen(url, timeout=2, context=anybody).close()
             return
         except urllib.error.HTTPError:
             return  # it asks who we are
