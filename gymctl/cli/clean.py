@@ -55,6 +55,7 @@ def _found(engine: Engine | None, only: Collection[str], *, all_images: bool) ->
     from pathlib import Path
 
     from gymctl.cli.removal import Candidate
+    from gymctl.images import scratch
     from gymctl.runtime import leftovers
 
     if engine is not None:
@@ -68,7 +69,9 @@ def _found(engine: Engine | None, only: Collection[str], *, all_images: bool) ->
     for folder in leftovers.of_folder(Path.cwd(), only).folders:
         act = partial(leftovers.remove_folder, folder)
         name = str(folder.path.relative_to(Path.cwd()))
-        yield Candidate("folder", name, f"{folder.path.name} is not up", folder.size, act)
+        is_aside = scratch.discarded(folder.path) is not None
+        why = "a removal that was stopped" if is_aside else f"{folder.path.name} is not up"
+        yield Candidate("folder", name, why, folder.size, act)
     if only:
         return
     for folder in leftovers.of_builds(Path.cwd()).folders:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -19,6 +20,7 @@ BUNDLE = ".gymctl-bundle-"
 UNBUNDLE = ".gymctl-unbundle-"
 SURELY_LOCKED_SECONDS = 60.0
 """A folder is locked right after it is made, but not at once."""
+_ASIDE = re.compile(r"\.(.+)\.removed-\d+")
 
 
 @contextmanager
@@ -38,13 +40,33 @@ def folder(prefix: str = PREFIX, beside: Path | None = None) -> Iterator[Path]:
 
 
 def abandoned(prefix: str = PREFIX, place: Path | None = None) -> Iterator[Path]:
-    """Folders of this user's commands that were killed."""
-    for path in sorted((place or Path(tempfile.gettempdir())).glob(f"{prefix}*/")):
+    """Folders of this user's commands that were killed, also those that `discard` was not done with."""
+    where = place or Path(tempfile.gettempdir())
+    for path in sorted({*where.glob(f"{prefix}*/"), *where.glob(f".{prefix}*.removed-*/")}):
         with suppress(OSError):
             status = path.lstat()
-            is_old = time.time() - status.st_ctime > SURELY_LOCKED_SECONDS
+            is_old = time.time() - status.st_ctime > SURELY_LOCKED_SECONDS or discarded(path) is not None
             if status.st_uid == os.getuid() and not path.is_symlink() and is_old and not is_locked(path):
                 yield path
+
+
+def discard(path: Path) -> None:
+    """Remove a folder: out of sight first, so that half of it is never there under its name. A command that
+    ends meanwhile leaves it beside, where the next one finds it."""
+    aside = path if discarded(path) else path.with_name(f".{path.name}.removed-{os.getpid()}")
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        path.rename(aside)
+        shutil.rmtree(aside)
+    finally:
+        os.close(descriptor)
+
+
+def discarded(path: Path) -> str | None:
+    """The name that a folder had before it was put aside to be removed; None where it was not."""
+    named = _ASIDE.fullmatch(path.name)
+    return named and named[1]
 
 
 def is_checking(mark: str) -> bool:

@@ -182,8 +182,9 @@ def remove(image: HeldImage, engine: Engine) -> str | None:
         now = engine.api.api.inspect_image(image.id)
         if set(now.get("RepoTags") or ()) - set(image.tags):
             return "it has just got another name"
-        for name in (*image.tags, *image.digests) or (image.id,):
-            # With its last tag an image loses the digests of that repository, and may be gone.
+        # Digests first: one that has only them counts as pulled, and the next `clean` would keep it.
+        for name in (*image.digests, *image.tags) or (image.id,):
+            # With its last name an image is gone.
             with suppress(docker.errors.ImageNotFound):
                 engine.api.api.remove_image(name, force=False, noprune=True)
     except docker.errors.ImageNotFound:

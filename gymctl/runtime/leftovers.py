@@ -7,7 +7,6 @@ touched, nor what belongs to another user.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -106,9 +105,12 @@ def of_folder(base: Path, only: Collection[str] = ()) -> Leftovers:
 
 def _dead(base: Path, only: Collection[str]) -> Iterator[Path]:
     for path in sorted((base / ".gymctl").glob("*/")):
-        if path.is_symlink() or not any((path / name).exists() for name in _OURS):
+        aside = scratch.discarded(path)
+        if path.is_symlink() or not (aside or any((path / name).exists() for name in _OURS)):
             continue
-        if (not only or path.name in only) and path.stat().st_uid == os.getuid() and not is_up(path):
+        is_meant = not only or (aside or path.name) in only
+        is_dead = not scratch.is_locked(path) if aside else not is_up(path)
+        if is_meant and path.stat().st_uid == os.getuid() and is_dead:
             yield path
 
 
@@ -147,14 +149,12 @@ def of_builds(base: Path) -> Leftovers:
 
 
 def remove_folder(folder: Folder) -> str | None:
-    """None when it is gone, else why it stays. Out of sight first: half a project is never there."""
+    """None when it is gone, else why it stays."""
     path = folder.path
     if scratch.is_locked(path) or is_held(ProjectPaths(path)):
         return "a command has just begun to use it"
-    aside = path.with_name(f".{path.name}.removed-{os.getpid()}")
     try:
-        path.rename(aside)
-        shutil.rmtree(aside)
+        scratch.discard(path)
     except OSError as error:
         return str(error.strerror)
     return None

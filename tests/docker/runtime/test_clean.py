@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,7 @@ from typing import Any
 
 import pytest
 from fakes.own_engine import OwnEngine, own_engine
+from fakes.strikes import strike
 
 pytestmark = [
     pytest.mark.docker,
@@ -153,6 +155,44 @@ def test_what_is_ours_and_dead_goes_and_everything_else_stays(engine: OwnEngine,
     rest = names(gymctl(engine, here, "clean", "--all-images", "--json"))
     assert {"gymctl/resources-weather:2", "gymctl/resources-shared:2"} <= rest
     assert not {"gymctl/resources-shared:1", "team/shared:1", "team/base:1", "used:1"} & rest
+
+
+@pytest.mark.parametrize(
+    ("count", "numbers", "code"), [(2, (signal.SIGINT, signal.SIGINT), 130), (6, (signal.SIGTERM,), 143)]
+)
+def test_what_a_signal_leaves_the_next_clean_removes(
+    engine: OwnEngine, here: Path, count: int, numbers: tuple[int, ...], code: int
+) -> None:
+    """Struck before its second container goes, and between two names of one image."""
+    image(engine, "used:1", "user's", labels={})
+    image(engine, "team/base:1", "team's", labels={})
+    for name in ("1", "2"):
+        image(engine, f"gymctl/resources-weather:{name}", name)
+        engine.docker("tag", f"gymctl/resources-weather:{name}", f"gymctl/resources-rain:{name}")
+    engine.docker("create", "--name", "theirs", "team/base:1")
+    for project in ("dead", "gone"):
+        left(engine, here, project, project)
+        parts = here / ".gymctl" / project / "parts"
+        parts.mkdir(parents=True)
+        (parts / "weather.json").write_text("{}")
+        (parts.parent / "logs").mkdir()
+    (here / ".gymctl" / "notes").mkdir()
+    environ = {**strike(here, "http.client.send", "DELETE /", count, *numbers), **engine.environ}
+    command = [*engine.prefix, sys.executable, "-m", "gymctl", "clean", "--yes"]
+    struck = subprocess.run(command, cwd=here, env=environ, capture_output=True, text=True, check=False)
+    assert struck.returncode == code, struck.stderr
+    assert "error: interrupted" in struck.stderr
+    assert "Traceback" not in struck.stderr
+    assert "removed" not in struck.stderr, "it was not through"
+
+    again = gymctl(engine, here, "clean", "--yes")
+    assert "stays" not in again.stderr
+    assert names(gymctl(engine, here, "clean", "--json")) == set()
+    assert engine.docker("ps", "--all", "--format", "{{.Names}}").stdout.decode().split() == ["theirs"]
+    images = engine.docker("images", "--format", "{{.Repository}}:{{.Tag}}").stdout.decode().split()
+    assert set(images) == {"used:1", "team/base:1", "gymctl/resources-weather:2", "gymctl/resources-rain:2"}
+    assert "default" not in engine.docker("network", "ls", "--format", "{{.Name}}").stdout.decode()
+    assert [path.name for path in (here / ".gymctl").iterdir()] == ["notes"]
 
 
 def test_old_environments_go_and_those_of_a_running_process_stay(engine: OwnEngine, here: Path) -> None:

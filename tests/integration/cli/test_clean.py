@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import os
 import pty
+import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from fakes.strikes import strike
 
 from gymctl.runtime import private
 from gymctl.runtime.lock import held
@@ -31,7 +34,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def gymctl(folder: Path, *words: str, answer: bytes | None = None) -> subprocess.CompletedProcess[str]:
+def gymctl(
+    folder: Path, *words: str, answer: bytes | None = None, environ: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     """answer: what a person types; None: nobody is there."""
     ours, theirs = pty.openpty()
     try:
@@ -41,7 +46,7 @@ def gymctl(folder: Path, *words: str, answer: bytes | None = None) -> subprocess
             [sys.executable, "-m", "gymctl", *words],
             cwd=folder,
             env={
-                **os.environ,
+                **(environ or os.environ),
                 "XDG_CACHE_HOME": str(folder / "cache"),
                 "DOCKER_HOST": "unix:///nonexistent",
                 "TMPDIR": str(folder / "tmp"),
@@ -79,6 +84,18 @@ def test_it_removes_after_a_yes_and_otherwise_only_shows(
     assert (folder / ".gymctl" / "held" / "parts" / "weather.json").exists()
     assert (folder / ".gymctl" / "dead").exists() != is_gone
     assert [path.name for path in (folder / ".gymctl").iterdir() if path.name.startswith(".")] == []
+
+
+def test_a_folder_that_a_signal_leaves_half_removed_goes_with_the_next(folder: Path) -> None:
+    struck = strike(folder, "os.rmdir", ".dead.removed-", 1, signal.SIGTERM)
+    done = gymctl(folder, "clean", "--yes", environ=struck)
+    assert done.returncode == 143
+    assert done.stderr.endswith("error: interrupted\n")
+    (aside,) = (folder / ".gymctl").glob(".dead.removed-*")
+    assert list(aside.iterdir()) == [], "nothing says any more whose it was"
+    again = gymctl(folder, "clean", "dead", "--yes")
+    assert "a removal that was stopped" in again.stdout
+    assert not aside.exists()
 
 
 def test_json_tells_what_was_removed_and_what_stays(folder: Path) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -35,3 +38,26 @@ def test_what_a_killed_command_left_beside_its_output_goes_with_the_next(
     with scratch.folder(scratch.BUNDLE, tmp_path) as one, scratch.folder(scratch.BUNDLE, tmp_path) as other:
         assert sorted(tmp_path.iterdir()) == sorted([one, other, tmp_path / "mine"])
     assert list(tmp_path.iterdir()) == [tmp_path / "mine"]
+
+
+def test_what_is_put_aside_and_not_removed_is_found_at_once_and_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(path: Path) -> None:
+        raise KeyboardInterrupt
+
+    killed = tmp_path / f"{scratch.BUNDLE}killed"
+    killed.mkdir()
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "rmtree", stop)
+        with pytest.raises(KeyboardInterrupt):
+            scratch.discard(killed)
+    assert not killed.exists()
+    (aside,) = scratch.abandoned(scratch.BUNDLE, tmp_path)
+    assert scratch.discarded(aside) == killed.name
+    descriptor = os.open(aside, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    assert list(scratch.abandoned(scratch.BUNDLE, tmp_path)) == [], "another command removes it"
+    os.close(descriptor)
+    scratch.discard(aside)
+    assert list(tmp_path.iterdir()) == []
