@@ -210,6 +210,12 @@ class Engine:
             context=None if os.environ.get("DOCKER_HOST") else self.endpoint.context
         )
 
+    @cached_property
+    def has_containerd_store(self) -> bool:
+        """Whether it calls images by their manifests, not by their configurations (images/stores.py)."""
+        found = self.api.api.info().get("DriverStatus") or ()
+        return any("io.containerd.snapshotter" in str(value) for _, value in found)
+
     def plugin_versions(self) -> dict[str, str]:
         """Versions of Compose and buildx as they print them; for `doctor`."""
         return {"compose": self.cli.compose.version(), "buildx": self.cli.buildx.version()}

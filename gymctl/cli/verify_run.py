@@ -82,7 +82,7 @@ def findings(paths: RunPaths) -> list[Finding]:
         _seal(told, paths),
         *_files(told, paths),
         _rows(told, paths),
-        *made_from(told),
+        *made_from(told, paths.lock),
     ]
 
 

@@ -55,11 +55,13 @@ def _unknown(id: str, known: Lock, engine: Engine) -> LockedImage | None:
     labels: Mapping[str, str] = image["Config"].get("Labels") or {}
     inputs = labels.get(LABEL_INPUTS, "")
     same = next((one for one in known.images if inputs and one.inputs == inputs), None)
+    configs = configurations(engine, [id] if named_by_manifest(image) else [])
     return LockedImage(
         name=labels.get(LABEL_SERVER, "unknown"),
         repository=same.repository if same else "unknown",
         tag=inputs[:20],
-        id=id,
+        id=configs.get(id, id),
+        digest=id if id in configs else None,
         platform=platform_of(image),
         inputs=inputs,
         context=same.context if same else "",

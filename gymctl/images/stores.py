@@ -16,6 +16,7 @@ from typing import Any
 from gymctl.engine import Engine
 from gymctl.errors import IntegrityError
 from gymctl.images.lock import LockedImage
+from gymctl.images.plan import LABEL_INPUTS
 from gymctl.paths import cache_dir
 
 _BLOBS = "blobs/sha256/"
@@ -28,7 +29,15 @@ def held(engine: Engine, image: LockedImage) -> str | None:
         found = None if reference is None else engine.image_id(reference)
         if found is not None and found in (image.id, image.digest):
             return found
-    return None
+    return _under_another_manifest(engine, image) if engine.has_containerd_store else None
+
+
+def _under_another_manifest(engine: Engine, image: LockedImage) -> str | None:
+    """A manifest names layers as they are packed: that of a loaded image is not the one that was pushed."""
+    rows = engine.api.api.images(filters={"label": f"{LABEL_INPUTS}={image.inputs}"})
+    named = sorted({str(row["Id"]) for row in rows})
+    configs = configurations(engine, named)
+    return next((one for one in named if configs.get(one) == image.id), None)
 
 
 def held_or_gone(engine: Engine, image: LockedImage) -> str:
@@ -38,6 +47,15 @@ def held_or_gone(engine: Engine, image: LockedImage) -> str:
         what = f"the image of {image.name} is gone"
         raise IntegrityError(what, where=image.id, hint="run it again: it is rebuilt")
     return found
+
+
+def configuration(engine: Engine, reference: str) -> str | None:
+    """The digest of a local image's configuration, the same in either store; of an index of several platforms
+    its own. None: it is not there, or for another platform. Blocking, as `configurations`."""
+    found = engine.image_id(reference)
+    if found is None or not engine.has_containerd_store:
+        return found
+    return configurations(engine, [found]).get(found, found)
 
 
 def named_by_manifest(image: Mapping[str, Any]) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from gymctl.rollouts.differences import short
@@ -59,9 +59,20 @@ class AllFacts(Protocol):
     def compose_text(self) -> str | None: ...
 
 
+class Image(Protocol):
+    """images.lock.LockedImage."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def digest(self) -> str | None: ...
+
+
 class Lock(Protocol):
     """images.lock.Lock."""
 
+    @property
+    def images(self) -> Sequence[Image]: ...
     def text(self) -> str: ...
 
 
@@ -82,9 +93,11 @@ async def look(stack: Stack | None, environments: Mapping[str, str] | None = Non
         return Surroundings(is_clock_synchronized=clock)
     facts, lock = await stack.facts(), await stack.lock()
     known = environments or {}
+    # An engine with the containerd store calls an image by its manifest; a passport by its configuration.
+    ids = {one.digest: one.id for one in (lock.images if lock is not None else ()) if one.digest is not None}
     documents = {COMPOSE: facts.compose_text, LOCK: None if lock is None else lock.text()}
     return Surroundings(
-        servers={name: _seen(one, known.get(name)) for name, one in sorted(facts.servers.items())},
+        servers={name: _seen(one, known.get(name), ids) for name, one in sorted(facts.servers.items())},
         runtime=stack.runtime,
         engine=facts.engine,
         compose=facts.compose,
@@ -139,11 +152,11 @@ def _ids(lock: bytes | str) -> dict[tuple[Any, Any, Any], Any]:
         return {}
 
 
-def _seen(facts: Facts, environment: str | None) -> ServerSeen:
-    limits = facts.limits
+def _seen(facts: Facts, environment: str | None, ids: Mapping[str, str]) -> ServerSeen:
+    limits, image = facts.limits, facts.image_id
     return ServerSeen(
         image=facts.image,
-        id=facts.image_id,
+        id=None if image is None else ids.get(image, image),
         digest=facts.digest,
         environment=environment,
         profile=facts.profile,

@@ -13,6 +13,8 @@ import docker.errors
 
 from gymctl.compose.render import PROFILE_LABEL
 from gymctl.engine import Engine
+from gymctl.images.plan import registry_of
+from gymctl.images.stores import named_by_manifest
 from gymctl.runtime import inforce
 from gymctl.runtime.inforce import InForce
 from gymctl.runtime.stack import ServerFacts, StackFacts
@@ -71,9 +73,17 @@ def _facts(engine: Engine, row: Container) -> ServerFacts:
         limits=_limits(engine, row.id),
         image=known["Config"]["Image"],
         image_id=known["Image"],
-        digest=next(iter(image.get("RepoDigests") or ()), None),
+        digest=_digest(image),
         profile=(known["Config"]["Labels"] or {}).get(PROFILE_LABEL, "closed"),
     )
+
+
+def _digest(image: Mapping[str, Any]) -> str | None:
+    """In the containerd store an image that was never pushed has a digest, too: without a registry's host."""
+    found: list[str] = image.get("RepoDigests") or []
+    if named_by_manifest(image):
+        found = [one for one in found if registry_of(one) is not None]
+    return next(iter(found), None)
 
 
 def _limits(engine: Engine, container: str) -> InForce:

@@ -12,14 +12,15 @@ import pytest
 from fakes.own_engine import own_engine
 
 from gymctl.artefacts import saved
+from gymctl.cli.verify_inputs import looking
 from gymctl.config.model import Config
 from gymctl.engine import Engine
 from gymctl.images.build import ensure, plan_all
-from gymctl.images.lock import Lock
+from gymctl.images.lock import Lock, write
 from gymctl.images.locked import Source, ensure_locked
 from gymctl.images.locking import lock_of
 from gymctl.images.sbom import sboms
-from gymctl.images.stores import held, held_or_gone
+from gymctl.images.stores import configuration, held, held_or_gone
 
 pytestmark = [
     pytest.mark.docker,
@@ -61,6 +62,23 @@ async def test_a_lock_means_the_same_images_in_either_store(
             assert [held(where, one) for one in lock.images] == expected
             images = await ensure_locked(config, Source(lock, "lock"), where, reporter)
             assert [images.base, images["small"]] == expected
+
+        # So does what was locked here: loaded there, it has a manifest that this lock cannot know.
+        manifests = [one.digest for one in lock.images]
+        assert all(one.digest is None for one in here.images)
+        assert [held(there, one) for one in here.images] == manifests
+        images = await ensure_locked(config, Source(here, "lock"), there, reporter)
+        assert [images.base, images["small"]] == manifests
+        other_inputs = here.images[1].model_copy(update={"inputs": "0" * 64})
+        assert held(there, other_inputs) is None
+
+        # A run's passport names the configuration, whichever engine made it, and is verified on either.
+        write(tmp_path / "here.json", here)
+        looks = [looking(one, tmp_path / "here.json") for one in (engine, there)]
+        for image, manifest in zip(here.images, manifests, strict=True):
+            assert [image.id in look(image.id) for look in looks] == [True, True]
+            assert configuration(there, str(manifest)) == configuration(engine, image.id) == image.id
+        assert [look(f"sha256:{'0' * 64}") for look in looks] == [set(), set()]
 
         references = [held_or_gone(there, one) for one in lock.images]
         packed = await saved.save(there, references, tmp_path / "saved.tar")

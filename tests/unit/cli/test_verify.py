@@ -28,7 +28,9 @@ ROWS = [{"_ng_task_index": task, "_ng_rollout_index": 0, "question": f"q{task}"}
 def engine(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """Reference -> id of the images of an engine that answers."""
     images = {TAG: ID, ID: ID}
-    monkeypatch.setattr(verify_inputs, "_engine", lambda: images.get)
+    monkeypatch.setattr(
+        verify_inputs, "_engine", lambda _: lambda name: {images[name]} if name in images else set()
+    )
     return images
 
 

@@ -27,6 +27,8 @@ def digest(of: str) -> str:
 class Engine:
     """Holds images by id; pulls those that a registry has, or says why not."""
 
+    has_containerd_store = False
+
     def __init__(self, *held: str, platform: str = "linux/amd64") -> None:
         self.platform = platform
         self.held = {name: name for name in held}

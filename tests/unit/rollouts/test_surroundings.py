@@ -47,6 +47,13 @@ def stack(ran: Lock | None) -> Any:
     return SimpleNamespace(runtime="compose", lock=running, facts=facts)
 
 
+async def test_an_image_is_named_by_its_configuration_whatever_the_engine_calls_it() -> None:
+    there = image("1").model_copy(update={"digest": "sha256:1"})
+    seen = await surroundings.look(stack(Lock().with_images([there])))
+    assert seen.servers["weather"].id == there.id
+    assert (await surroundings.look(stack(lock("1")))).servers["weather"].id == "sha256:1"
+
+
 async def session(store: RunStore, ran: Lock | None) -> Sequence[str]:
     """What a user is told."""
     said = store.note_surroundings(await surroundings.look(stack(ran)))
