@@ -152,7 +152,9 @@ def _run(arguments: list[str], *, is_debug: bool, fail: Fail = lambda error, cod
 
 def run_words(words: Sequence[str]) -> None:
     """One command inside of another, `words` without the program. Raises what it raises."""
-    typer.main.get_command(application()).main(args=list(words), prog_name="gymctl", standalone_mode=False)
+    program = typer.main.get_command(application())
+    if program.main(args=list(words), prog_name="gymctl", standalone_mode=False) == 130:
+        raise KeyboardInterrupt  # Typer has made a code of it
 
 
 def _interrupted(code: int, console: Console, fail: Fail) -> int:

@@ -221,7 +221,7 @@ def test_a_port_in_use_is_found_before_anything_starts(folder: Any, containers: 
 
 @pytest.mark.parametrize(
     ("numbers", "code"),
-    [([signal.SIGINT], 130), ([signal.SIGTERM], 143), ([signal.SIGINT, signal.SIGINT], 130)],
+    [([signal.SIGHUP, signal.SIGHUP], 129), ([signal.SIGTERM], 143), ([signal.SIGINT, signal.SIGINT], 130)],
 )
 @pytest.mark.parametrize("moment", ["compose", "ready"])
 def test_a_signal_during_start_leaves_nothing(

@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from gymctl.cli import list as listing
+from gymctl.cli.main import run_words
+
 STRIKE = """\
 import os, sys
 
@@ -75,3 +78,14 @@ def test_an_ignored_sighup_stays_ignored(tmp_path: Path) -> None:
     command = ["sh", "-c", 'trap "" HUP; exec "$@"', "sh", sys.executable, "-m", "gymctl", "--version"]
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_command_inside_of_another_does_not_swallow_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`rerun` would go on as if its evaluation had been made."""
+
+    def struck() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(listing, "command", struck)
+    with pytest.raises(KeyboardInterrupt):
+        run_words(["list"])
