@@ -104,10 +104,23 @@ async def lock_findings(
 
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(look(image)) for image in lock.images]
+            tasks = [group.create_task(look(image)) for image in _told_apart(lock)]
     except ExceptionGroup as errors:
         raise errors.exceptions[0] from None
     return [one for task in tasks for one in task.result()]
+
+
+def _told_apart(lock: Lock) -> list[LockedImage]:
+    """The images; one that is there for several platforms has its own in its name."""
+    platforms: dict[str, set[str]] = {}
+    for image in lock.images:
+        platforms.setdefault(image.name, set()).add(image.platform)
+    return [
+        image.model_copy(update={"name": f"{image.name} {image.platform}"})
+        if len(platforms[image.name]) > 1
+        else image
+        for image in lock.images
+    ]
 
 
 async def _in_registry(

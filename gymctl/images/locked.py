@@ -132,10 +132,15 @@ def _doubt(
     where = f"server {names}" if names else plan.source
     if image is None:
         others = sorted({one.platform for one in source.lock.images if one.name == plan.source})
-        what = f"{plan.source} is not in the lock"
+        what, hint = f"{plan.source} is not in the lock", "`gymctl build` builds it and adds it"
         if others:
             what += f" for {platform}, only for {', '.join(others)}"
-        return IntegrityError(what, where=where, hint="`gymctl build` builds it and adds it")
+        if others and source.is_packed:
+            hint = (
+                f"who pushed it can push it for {platform} too; DOCKER_DEFAULT_PLATFORM={others[0]} runs it"
+            )
+            hint += " where the engine emulates that"
+        return IntegrityError(what, where=where, hint=hint)
     is_our_own = plan.kind == "base" and plan.source != CHECKOUT
     if image.context == plan.context_digest or (is_our_own and _fits(source.lock.gymctl)):
         return None

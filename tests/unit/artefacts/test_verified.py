@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gymctl.artefacts.descriptor import Descriptor
-from gymctl.artefacts.verified import SIZE_ONLY, Registries
+from gymctl.artefacts.verified import SIZE_ONLY, Registries, lock_findings
 from gymctl.errors import IntegrityError
+from gymctl.images.lock import Lock, LockedImage
 
 LAYER = Descriptor.of("application/x", b"bytes")
 
@@ -54,3 +55,17 @@ async def test_without_deep_nothing_is_read_and_a_repository_that_lacks_it_is_fo
     (_, size), (lacks, _), _ = await look(held, is_deep=False)
     assert size.endswith(SIZE_ONLY) and lacks == "differs"
     assert held.read == []
+
+
+async def test_an_image_of_several_platforms_is_told_by_its_own() -> None:
+    def image(name: str, platform: str) -> LockedImage:
+        made = {"tag": "1", "inputs": "0" * 64, "base": "Dockerfile.base", "id": f"sha256:{'0' * 64}"}
+        return LockedImage(name=name, repository="gymctl/a", platform=platform, **made)
+
+    lock = Lock().with_images(
+        [image("a", "linux/amd64"), image("a", "linux/arm64"), image("b", "linux/arm64")]
+    )
+    async with Registries() as registries:
+        found = await lock_findings(lock, registries, None, is_deep=False)
+    assert [one.thing for one in found] == ["a linux/amd64", "a linux/arm64", "b"]
+    assert found[1].name == "a linux/arm64 manifest"

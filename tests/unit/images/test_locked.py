@@ -210,8 +210,13 @@ async def test_several_problems_are_told_together(tmp_path: Path) -> None:
 async def test_an_image_of_another_platform_is_not_run(tmp_path: Path) -> None:
     place = folder(tmp_path, "weather")
     engine = Engine(digest("base"), digest("w"), platform="linux/arm64")
-    error = await refused(config(place), lock(locked_folder(place, "w")), engine)
+    source = lock(locked_folder(place, "w"))
+    error = await refused(config(place), source, engine)
     assert "resources_servers/weather is not in the lock for linux/arm64, only for linux/amd64" in str(error)
+    assert "gymctl build" in (error.hint or "")
+    error = await refused(config(place), replace(source, is_packed=True), engine)
+    assert "DOCKER_DEFAULT_PLATFORM=linux/amd64" in (error.hint or "")
+    assert "gymctl build" not in (error.hint or "")
 
 
 async def test_what_was_never_pushed_is_not_looked_for_in_any_registry(tmp_path: Path) -> None:
