@@ -216,12 +216,12 @@ async def test_cancelling_a_build_leaves_no_process_no_image_and_no_file(
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert time.monotonic() - begin < 15
+    assert time.monotonic() - begin < 60
     assert processes(str(scratch)) == []
     assert list(scratch.iterdir()) == []
     assert left_by_buildx() <= before
     # The engine ends the step itself when its client is gone.
-    assert await until(lambda: not processes(marker), 20)
+    assert await until(lambda: not processes(marker), 60)
     assert not any(tag.startswith(f"gymctl/resources-{name}:") for tag in existing(engine))
 
 

@@ -91,7 +91,7 @@ def test_locked_takes_images_by_digest_wherever_tags_point(
         assert id_of(containers) == mine.id
         done(folder.run("down"))
         docker("rmi", "--force", mine.id)
-    away = folder.up("-d", "--locked", timeout=30)
+    away = folder.up("-d", "--locked", timeout=100)
     assert away.returncode == 3
     assert f"{served.address} does not answer for the image of {TINY}" in away.stderr
     assert containers.left() == []

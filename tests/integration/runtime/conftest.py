@@ -147,7 +147,8 @@ class Folder:
             process.kill()
             if process.stdout is not None:
                 process.stdout.close()
-        self.run("down", self.project)
+        if self.runtime == "compose" or self.processes() or (self.parts.parent / "project.json").exists():
+            self.run("down", self.project)
 
 
 @pytest.fixture

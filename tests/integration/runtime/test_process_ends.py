@@ -69,7 +69,7 @@ def test_the_death_of_a_server_is_noticed_at_once(folder: Folder) -> None:
     began = time.monotonic()
     os.kill(pid_of(folder, "tiny"), signal.SIGKILL)
     output = finished(process)
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 30
     assert process.returncode == 5
     assert "`tiny` stopped (exit 137, killed by signal 9)" in output
     assert "listens on" in output
