@@ -272,6 +272,7 @@ def test_the_death_of_a_container_is_noticed_at_once(folder: Any, containers: An
 
 
 def test_a_renamed_server_replaces_the_old_one_and_leaves_the_others(folder: Any, containers: Any) -> None:
+    """B39."""
     folder.server("keep")
     folder.server("old")
     assert folder.up("-d").returncode == 0
@@ -343,6 +344,7 @@ def _up_with_model(folder: Any, host: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_users_localhost_is_reached_from_a_container(folder: Any) -> None:
+    """B42."""
     folder.server("tiny")
     up = _up_with_model(folder, "0.0.0.0")
     assert up.returncode == 0, up.stderr

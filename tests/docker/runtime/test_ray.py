@@ -65,8 +65,8 @@ def rows_of(folder: Any) -> dict[str, dict[str, Any]]:
 
 
 def test_tasks_run_on_the_head_and_on_the_worker(folder: Any, containers: Any) -> None:
-    """Also: they run the locked image of their server, only the dashboard is published, on loopback, and who
-    has died is told by name."""
+    """B56. Also: they run the locked image of their server, only the dashboard is published, on loopback, and
+    who has died is told by name."""
     folder.server("solver", SOLVER, "ray[default]==2.60.0\n")
     (folder.path / "resources_servers" / "solver" / "helper.py").write_text(HELPER)
     port = free_port()

@@ -10,6 +10,7 @@ from fakes import secrets
 
 
 def test_keys_arrive_byte_for_byte_and_nowhere_else(folder: Any, containers: Any) -> None:
+    """B44."""
     environ = secrets.given(folder)
     up = folder.up("-d", *secrets.arguments(), **environ)
     assert up.returncode == 0, up.stderr

@@ -100,6 +100,7 @@ def test_locked_takes_images_by_digest_wherever_tags_point(
 def test_edits_removed_images_and_an_absent_registry_are_no_trouble_to_a_start(
     folder: Any, containers: Any, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
+    """B50, B52."""
     docker, name = containers.docker, uuid.uuid4().hex[:12]
     folder.server("tiny")
     folder.server("other")

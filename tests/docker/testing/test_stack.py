@@ -47,6 +47,7 @@ def get(url: str) -> bytes:
 
 
 def test_a_project_is_up_twice_at_once_and_then_gone(tmp_path: Path) -> None:
+    """B53."""
     before = reapers()
     with GymStack(folder=tmp_path, **WEATHER) as stack, GymStack(folder=tmp_path, **WEATHER) as other:
         assert stack.project != other.project

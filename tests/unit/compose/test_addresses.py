@@ -26,6 +26,7 @@ from gymctl.config.model import Config
     ],
 )
 def test_the_users_localhost_is_dialled_through_the_gateway(url: str, dialled: str) -> None:
+    """B42."""
     assert through_gateway(url) == dialled
 
 

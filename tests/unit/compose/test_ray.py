@@ -71,6 +71,7 @@ def test_head_and_workers_run_the_image_of_the_server_whose_tasks_they_run(confi
 
 
 def test_rays_containers_are_fenced_in_and_publish_nothing(config: Config) -> None:
+    """B55: /dev/shm holds the object store and 30 % more."""
     asked = using(config, "weather")
     for name in ("ray-head", "ray-worker-1"):
         service = render(asked, rendering(asked)).services[name]

@@ -113,6 +113,8 @@ def test_dollar_signs_are_not_read_as_variables(config: Config, rendering: Rende
 
 
 def test_every_container_is_closed(config: Config, rendering: Rendering) -> None:
+    """Also: no name that is the machine's own (B36), no file written into the user's folders (B46), no image
+    looked up in a registry (B52)."""
     for name, service in pyyaml.safe_load(yaml.dump(render(config, rendering)))["services"].items():
         assert service["cap_drop"] == ["ALL"], name
         assert service["security_opt"] == ["no-new-privileges:true"]
@@ -127,6 +129,13 @@ def test_every_container_is_closed(config: Config, rendering: Rendering) -> None
         assert all(mount["read_only"] for mount in service["volumes"])
         assert "environment" not in service
         assert "container_name" not in service
+
+
+def test_every_container_says_itself_what_it_runs(config: Config, rendering: Rendering) -> None:
+    """B41: an image with an ENTRYPOINT of its own would take a bare command as its arguments."""
+    for name, service in pyyaml.safe_load(yaml.dump(render(config, rendering)))["services"].items():
+        assert service["entrypoint"][:2] == ["python", "-m"], name
+        assert "command" not in service
 
 
 def test_only_models_and_the_head_reach_the_host(config: Config, rendering: Rendering) -> None:

@@ -29,9 +29,11 @@ FILES = (Path("/home/you/benchmarks/gsm8k/config.yaml"),)
     ],
 )
 def test_names_made_of_anything(display: str) -> None:
+    """B38."""
     name = project_name(display, HERE, FILES)
     assert PATTERN.fullmatch(name)
     assert len(name) <= 63
+    assert plain(display)[-1].isalnum()  # also where the cut falls on a dash
 
 
 @settings(deadline=None)
@@ -43,6 +45,7 @@ def test_names_made_of_any_text(display: str) -> None:
 
 
 def test_a_name_tells_folders_and_selections_apart() -> None:
+    """B37."""
     model = Path("/home/you/model.yaml")
     names = {
         project_name("gsm8k", HERE, FILES),

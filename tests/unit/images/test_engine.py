@@ -24,6 +24,7 @@ def docker_folder(tmp_path: Path) -> Path:
 
 
 def test_the_engine_is_the_one_that_the_docker_command_would_use(docker_folder: Path, tmp_path: Path) -> None:
+    """B45."""
     base = {"DOCKER_CONFIG": str(docker_folder)}
     assert Endpoint.active(base) == Endpoint("far", "tcp://far:2376")
     assert Endpoint.active({**base, "DOCKER_CONTEXT": "default"}) == Endpoint("default", DEFAULT_HOST)

@@ -54,6 +54,7 @@ def test_what_has_no_name_goes_and_what_was_pulled_by_digest_stays() -> None:
 
 
 def test_used_named_by_others_and_locked_images_stay_even_with_all_images() -> None:
+    """B51."""
     images = (
         image("used", "gymctl/agent-a:1", is_used=True),
         image("theirs", "gymctl/agent-b:1", "team/base:1"),

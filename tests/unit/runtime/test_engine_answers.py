@@ -51,6 +51,7 @@ def test_the_heads_port_is_the_heads(stack: ComposeStack) -> None:
 
 
 def test_running_out_of_networks_is_explained(stack: ComposeStack) -> None:
+    """B40."""
     text = "could not find an available, non-overlapping IPv4 address pool among the defaults"
     error = stack.failure(failed(text))
     assert isinstance(error, PrerequisiteError)
