@@ -71,7 +71,9 @@ def open_bundle(path: Path) -> Opened:
     try:
         stream = path.open("rb")
     except OSError as error:
-        raise IntegrityError(f"the bundle cannot be read: {error.strerror}", where=str(path)) from None
+        hint = None if path.exists() else "`gymctl bundle NAME` writes one"
+        what = f"the bundle cannot be read: {error.strerror}"
+        raise IntegrityError(what, where=str(path), hint=hint) from None
     with stream:
         _check_kind(path, stream)
         entries = {entry.name: entry for entry in plain_tar.scan(stream, str(path))}

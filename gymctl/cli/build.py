@@ -269,4 +269,4 @@ class _Build:
             self.console.json({"lock": str(self.asked.lock), **checked, "images": rows})
         elif self.asked.is_checked and not self.console.is_quiet:
             self.console.data(f"reproducible: {total} of {total} images, same id twice")
-        self.console.say(f"{self.asked.lock} names {total} images")
+        self.console.say(f"{self.asked.lock} names these {total} images")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +13,7 @@ import typer
 from gymctl.cli import amounts
 from gymctl.cli import selection as flags
 from gymctl.cli.output import Console, reporter
+from gymctl.cli.packed import replaying
 from gymctl.errors import PrerequisiteError, UsageError
 
 if TYPE_CHECKING:
@@ -59,13 +61,14 @@ def command(
         ready = await made(config, selection, engine, told, extra=cassettes)
         file = output or Path(f"{ready.content.name}{SUFFIX}")
         size = await bundle(ready.content, ready.lock, engine, file, told)
-        _tell(file, size, ready, console, is_json=json)
+        _tell(file, size, ready, cassettes, console, is_json=json)
 
     interrupts.run(main, console.insist)
 
 
 def _check(output: Path | None, cassettes: list[Path] | tuple[()]) -> None:
     """What would otherwise be told after minutes of building."""
+    from gymctl.config.reading.roots import is_special
     from gymctl.contract import cassette
 
     if output is not None and not output.parent.is_dir():
@@ -76,6 +79,9 @@ def _check(output: Path | None, cassettes: list[Path] | tuple[()]) -> None:
         raise PrerequisiteError("the folder of the bundle is closed to you", where=str(folder), hint=hint)
     if output is not None and output.is_dir():
         raise UsageError("a bundle is a file, and this is a folder", where=str(output))
+    if output is not None and is_special(output):
+        # It would be replaced: /dev/null by a file of that name, for everybody on this machine.
+        raise UsageError("a bundle is a file, and this is a device, a pipe or a socket", where=str(output))
     names = [path.name for path in cassettes]
     if len(set(names)) != len(names):
         raise UsageError("two cassettes have one name", where="--cassette", hint="rename one of them")
@@ -88,7 +94,9 @@ def _check(output: Path | None, cassettes: list[Path] | tuple[()]) -> None:
             raise PrerequisiteError(what, where=str(path)) from None
 
 
-def _tell(file: Path, size: int, ready: Made, console: Console, *, is_json: bool) -> None:
+def _tell(
+    file: Path, size: int, ready: Made, cassettes: Mapping[str, Path], console: Console, *, is_json: bool
+) -> None:
     from gymctl.artefacts.pack import pack
 
     content, images = ready.content, ready.lock.images
@@ -107,6 +115,6 @@ def _tell(file: Path, size: int, ready: Made, console: Console, *, is_json: bool
     console.data(str(file))
     count = f"{len(images)} images, {len(content.manifest.files)} files"
     console.say(f"{amounts.size(size)} · {count} · benchmark {digest}")
-    cassettes = [place for place in content.files if place.startswith("cassettes/")]
-    model = f"--model replay:{cassettes[0]}" if cassettes else "--model-type NAME"
+    first = next(iter(cassettes.items()), None)
+    model = "--model-type NAME" if first is None else replaying(*first)
     console.say(f"anywhere, without a network: gymctl eval {file.name} {model}")

@@ -95,8 +95,11 @@ def _of_config(config: Config) -> str:
 
 
 def _write(path: Path, text: str) -> None:
+    from gymctl.config.reading.roots import is_special
     from gymctl.runtime import private
 
+    if is_special(path):  # it would be replaced
+        raise UsageError("that is a device, a pipe or a socket", where=str(path), hint="`-` is stdout")
     try:
         private.write(path, text)
     except OSError as error:

@@ -2,12 +2,38 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 from gymctl.cli.selection import Chosen
 from gymctl.errors import UsageError
+
+_ROLLOUT = re.compile(r"(\d+)-(\d+)")
+
+
+def replaying(place: str, cassette: Path | None) -> str:
+    """The flags that play a cassette at `place` of a benchmark: of as many tasks and attempts as are in it.
+
+    cassette: its file, where there is one to look into.
+    """
+    rollouts = _rollouts(cassette) if cassette is not None else set[tuple[int, int]]()
+    tasks, attempts = (len({rollout[side] for rollout in rollouts}) for side in (0, 1))
+    is_block = rollouts == set(product(range(tasks), range(attempts)))
+    return f"--model replay:{place}" + (f" --limit {tasks} -k {attempts}" if rollouts and is_block else "")
+
+
+def _rollouts(file: Path) -> set[tuple[int, int]]:
+    from gymctl.contract import cassette
+
+    try:
+        entries = [cassette.parsed(line) or {} for line in file.read_bytes().splitlines()]
+    except OSError:
+        return set()
+    found = (_ROLLOUT.fullmatch(str(entry.get("rollout"))) for entry in entries)
+    return {(int(one[1]), int(one[2])) for one in found if one is not None}
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import typer
 
 from gymctl.cli.amounts import size
 from gymctl.cli.output import Console, reporter
+from gymctl.cli.packed import replaying
 from gymctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -88,7 +89,8 @@ def _show(found: Opened, folder: Path | None, console: Console) -> None:
     console.say(f"{found.manifest.name}: every byte as it was packed · {count}")
     console.say(f"benchmark {found.digest}")
     cassettes = [one.path for one in found.manifest.files if one.path.startswith("cassettes/")]
-    model = f"--model replay:{cassettes[0]}" if cassettes else "--model-type NAME"
+    file = folder / cassettes[0] if folder is not None and cassettes else None
+    model = replaying(cassettes[0], file) if cassettes else "--model-type NAME"
     if folder is not None:
         console.say(f"unpacked to {folder}")
     console.say(f"run it: gymctl eval {shlex.quote(str(found.path))} {model}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 from fakes import bundles
@@ -41,11 +42,13 @@ def test_what_cannot_be_is_told_at_once(tmp_path: Path) -> None:
     file = bundles.make(tmp_path)
     (tmp_path / "there").mkdir()
     (tmp_path / "no.cassette").write_text("rows\n")
+    os.mkfifo(tmp_path / "pipe")
     cases = {
         ("unbundle", file, "--to", tmp_path / "there"): (2, "the folder is there already"),
-        ("unbundle", tmp_path / "none.gymb"): (9, "the bundle cannot be read"),
+        ("unbundle", tmp_path / "none.gymb"): (9, "hint: `gymctl bundle NAME` writes one"),
         ("bundle", "weather", "--output", tmp_path / "none" / "x.gymb"): (3, "the folder of the bundle"),
         ("bundle", "weather", "--output", tmp_path / "there"): (2, "a bundle is a file"),
+        ("bundle", "weather", "--output", tmp_path / "pipe"): (2, "and this is a device, a pipe or a socket"),
         ("bundle", "weather", "--cassette", tmp_path / "none"): (3, "the cassette cannot be read"),
         ("bundle", "weather", "--cassette", tmp_path / "no.cassette"): (3, "no.cassette"),
         ("eval", file, "other.gymb"): (2, "one benchmark from a registry or a bundle at a time"),
