@@ -192,6 +192,11 @@ class Engine:
         return engine
 
     @property
+    def is_emulating(self) -> bool:
+        """Whether containers are for another processor than the engine's: many times slower."""
+        return self.platform != self.facts.platform
+
+    @property
     def builder(self) -> str:
         """The builder inside the engine. Another one (`docker buildx use`) knows no local images."""
         return self.endpoint.context

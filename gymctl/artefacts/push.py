@@ -28,6 +28,7 @@ CONTENT_TAG = 20
 """Digits of the artefact's own digest that are a tag of it as well: one that never moves."""
 _LAYER = re.compile(r"([0-9a-f]{12}): (Pushed|Layer already exists|Mounted from .*)")
 _NOT_ALLOWED = ("unauthorized", "denied", "no basic auth credentials", "authentication required")
+_NO_REPOSITORY = ("name unknown", "does not exist in the registry", "repository not found")
 _NO_ANSWER = ("connection refused", "no such host", "timeout", "no route to host", "unreachable")
 
 
@@ -217,6 +218,9 @@ def _failure(image: LockedImage, host: str, finished: Finished) -> EngineError |
         return PrerequisiteError(
             f"{what}: {host} does not let you", details=lines, hint=f"docker login {host}"
         )
+    if any(sign in said for sign in _NO_REPOSITORY):
+        hint = "some registries want a repository to be made there first"
+        return PrerequisiteError(f"{what}: {host} has no such repository", details=lines, hint=hint)
     if any(sign in said for sign in _NO_ANSWER):
         return PrerequisiteError(f"{what}: {host} does not answer", details=lines)
     return EngineError(what, details=lines)

@@ -47,6 +47,7 @@ def command(
         pythons,
         has_start_interval=engine is not None and engine.facts.has_start_interval,
         platform=None if engine is None else engine.platform,
+        is_emulated=engine is not None and engine.is_emulating,
     )
     if output is None:
         console.data(text.rstrip("\n"))

@@ -61,6 +61,8 @@ class Rendering:
     """What the engine may hand out."""
     platform: str | None = None
     """What all images are made for: `linux/amd64`. Said in each service, else the environment decides."""
+    is_emulated: bool = False
+    """Whether the engine runs that by emulation."""
 
 
 def render(config: Config, rendering: Rendering) -> Project:
@@ -167,7 +169,11 @@ def _service(
         cap_add=profile.capabilities,
         ports=(port,),
         volumes=(Mount(source=f"./parts/{service}.json", target=PART_PATH), *mounted),
-        healthcheck=_healthcheck(port.target, has_start_interval=rendering.has_start_interval),
+        healthcheck=_healthcheck(
+            port.target,
+            # An emulated check takes seconds of the processor that the server needs to start.
+            has_start_interval=rendering.has_start_interval and not rendering.is_emulated,
+        ),
         mem_limit=allowed.memory,
         memswap_limit=allowed.memory,
         pids_limit=allowed.pids,

@@ -66,6 +66,7 @@ class ComposeLauncher:
             self._images.base,
             self._engine.facts.has_start_interval,
             self._engine.platform,
+            self._engine.is_emulating,
         )
         digests = {service: parts.digest(part) for service, part in told.items()}
         text = composefile.text(config, paths, facts, digests)

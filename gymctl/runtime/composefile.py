@@ -34,6 +34,7 @@ class Facts:
     head_image: str
     has_start_interval: bool
     platform: str | None = None
+    is_emulated: bool = False
 
 
 def text(config: Config, paths: ProjectPaths, facts: Facts, part_digests: Mapping[str, str]) -> str:
@@ -46,18 +47,24 @@ def text(config: Config, paths: ProjectPaths, facts: Facts, part_digests: Mappin
         has_start_interval=facts.has_start_interval,
         cpus=os.cpu_count() or 1,
         platform=facts.platform,
+        is_emulated=facts.is_emulated,
     )
     return yaml.dump(render.render(config, rendering), path=_shown(paths.compose))
 
 
 def preview(
-    config: Config, pythons: Pythons, *, has_start_interval: bool, platform: str | None = None
+    config: Config,
+    pythons: Pythons,
+    *,
+    has_start_interval: bool,
+    platform: str | None = None,
+    is_emulated: bool = False,
 ) -> str:
     """The text that `up` would write, with the ports of last time or else counted up. Writes nothing."""
     paths = ProjectPaths.of(config.project)
     config = _with_ports(config, state.load(paths))
     plans = plan_project(config, pythons)
-    facts = Facts(by_server(plans), plans[0].tag, has_start_interval, platform)
+    facts = Facts(by_server(plans), plans[0].tag, has_start_interval, platform, is_emulated)
     return text(config, paths, facts, _digests(config, paths))
 
 

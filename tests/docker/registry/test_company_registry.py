@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 from fakes.certificates import Authority
 from fakes.oci_registry import oci_registry
 from fakes.own_images import Silent
@@ -123,6 +124,17 @@ async def test_image_goes_there_and_back_where_referrers_have_an_api_and_blobs_l
         assert list(registry.tags[path]) == ["1"], f"no {fallback_tag(pushed.digest)}"
         elsewhere = [one for one in registry.asked if one.host.startswith("localhost")]
         assert elsewhere and not any(one.authorization for one in elsewhere)
+
+
+async def test_repository_that_has_to_be_made_first_is_told(docker_login: Login, small: LockedImage) -> None:
+    with oci_registry() as registry:
+        docker_login(registry.host, PASSWORD)
+        refused = {"errors": [{"code": "NAME_UNKNOWN", "message": "The repository does not exist"}]}
+        registry.refusals["POST /v2/bench/"] = [web.json_response(refused, status=404) for _ in range(9)]
+        async with Registry(registry.host) as client:
+            with pytest.raises(PrerequisiteError, match="has no such repository") as error:
+                await push_images([small], Place(registry.host, "bench/"), Engine.connect(), client, Silent())
+    assert "made there first" in (error.value.hint or "")
 
 
 def test_engine_that_does_not_trust_the_ca_is_told_before_anything_is_built(

@@ -150,6 +150,13 @@ def test_start_interval_is_left_out_for_engines_that_refuse_it(config: Config, r
     assert "start_interval" in yaml.dump(render(config, rendering))
 
 
+def test_servers_that_are_emulated_are_not_asked_every_two_seconds(
+    config: Config, rendering: Rendering
+) -> None:
+    for service in render(config, replace(rendering, is_emulated=True)).services.values():
+        assert service.healthcheck is not None and service.healthcheck.start_interval is None
+
+
 def test_the_probe_is_valid_python_after_yaml_and_compose(config: Config, rendering: Rendering) -> None:
     service = pyyaml.safe_load(yaml.dump(render(config, rendering)))["services"]["weather"]
     code = service["healthcheck"]["test"][-1].replace("$$", "$")

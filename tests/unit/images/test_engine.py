@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gymctl.engine import DEFAULT_HOST, Endpoint, EngineFacts, answers, has_plugin
+from gymctl.engine import DEFAULT_HOST, Endpoint, Engine, EngineFacts, answers, has_plugin
 from gymctl.errors import EngineError, PrerequisiteError
 from gymctl.programs import Finished, mask
 
@@ -67,6 +67,12 @@ def test_a_failed_step_tells_command_exit_code_and_last_lines() -> None:
     assert details[:2] == ("$ docker compose up", "exit code 17")
     assert details[-1] == "line 99"
     assert len(details) < 20
+
+
+def test_another_platform_is_emulated() -> None:
+    endpoint, facts = Endpoint("default", "unix:///none"), EngineFacts("26.1", (1, 45), "amd64")
+    assert Engine(endpoint, facts, "linux/arm64").is_emulating
+    assert not Engine(endpoint, facts, "linux/amd64").is_emulating
 
 
 def test_start_interval_needs_engine_25() -> None:

@@ -230,6 +230,9 @@ async def test_what_was_never_pushed_is_not_looked_for_in_any_registry(tmp_path:
     assert engine.commands == []
 
 
+NO_TLS = (PrerequisiteError, "the engine does not trust the certificate of registry.example")
+
+
 @pytest.mark.parametrize(
     ("said", "kind", "text"),
     [
@@ -245,6 +248,8 @@ async def test_what_was_never_pushed_is_not_looked_for_in_any_registry(tmp_path:
         ("net/http: TLS handshake timeout: i/o timeout", PrerequisiteError, "does not answer"),
         ("Error response from daemon: unauthorized: unauthorized", PrerequisiteError, "refuses"),
         ("pull access denied for x, repository does not exist or may require", PrerequisiteError, "refuses"),
+        ("tls: failed to verify certificate: x509: certificate signed by unknown authority", *NO_TLS),
+        ("http: server gave HTTP response to HTTPS client", PrerequisiteError, "does not speak TLS"),
         ("received unexpected HTTP status: 500 Internal Server Error", EngineError, "cannot be pulled"),
         ("write /var/lib/docker: no space left on device", EngineError, "cannot be pulled"),
     ],
