@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from gymctl.cli.eval_health import checked
 from gymctl.cli.health_text import health_text
 from gymctl.cli.output import Console
 from gymctl.cli.serving import Serving
-from gymctl.contract.rollout import ENVIRONMENT_SERVER, Row
+from gymctl.contract.rollout import Row
 from gymctl.contract.servers import ServerTable
 from gymctl.errors import UsageError
 from gymctl.metrics.declared import Declaration
@@ -91,15 +91,18 @@ async def _aggregated(
         router = Router(table)
         with MetricInput(shards, counting, lambda row: router.route(row).server) as found:
             await asyncio.to_thread(found.fill)
-            return list(await aggregate_metrics(transport, table, found, _agents(shards, table)))
+            agents = _agents(shards, table, found.server_of)
+            return list(await aggregate_metrics(transport, table, found, agents))
 
 
-def _agents(shards: Sequence[SavedRun], table: ServerTable) -> dict[str, set[str]]:
+def _agents(
+    shards: Sequence[SavedRun], table: ServerTable, server_of: Callable[[Row], str]
+) -> dict[str, set[str]]:
     """The agents of the rollouts of each environment server."""
     agents: dict[str, set[str]] = {}
     for shard in shards:
         for rollout in shard.rollouts():
-            server = str(rollout.record[ENVIRONMENT_SERVER])
+            server = server_of(rollout.record)
             agent = named_agent(rollout.record) or _fronted(table, server, rollout.record)
             agents.setdefault(server, set()).update([agent] if agent is not None else [])
     return agents

@@ -19,7 +19,6 @@ from gymctl.cli.serving import Served, Serving
 from gymctl.config.model import Config
 from gymctl.config.sources import Selection
 from gymctl.contract.part import Pool
-from gymctl.contract.rollout import Row
 from gymctl.contract.servers import ServerTable
 from gymctl.errors import ConfigError, GymctlError, Interrupted, RunError, UsageError
 from gymctl.metrics.headline import TaskScore, headline
@@ -29,7 +28,7 @@ from gymctl.rollouts.finish import aggregate_metrics, document
 from gymctl.rollouts.lines import replace as replace_file
 from gymctl.rollouts.metric_input import Counting, MetricInput
 from gymctl.rollouts.reverified import Existing, ReverifiedFiles, output_of
-from gymctl.rollouts.reverify import Change, Reverification
+from gymctl.rollouts.reverify import Change, Reverification, environment_of
 from gymctl.rollouts.route import depends_on
 from gymctl.rollouts.saved import SavedRun
 from gymctl.runtime.stack import RuntimeChoice
@@ -258,7 +257,7 @@ async def _aggregate(again: Reverification, transport: Transport, output: Path) 
     """The file of 10.6, from the verifiers themselves: the environment servers are not up."""
     run = SavedRun.open(output)
     try:
-        with MetricInput([run], Counting(), _never) as found:
+        with MetricInput([run], Counting(), environment_of) as found:
             await asyncio.to_thread(found.fill)
             asked = again.verifiers(run)
             entries = await aggregate_metrics(transport, again.served, found, {}, asked)
@@ -266,11 +265,6 @@ async def _aggregate(again: Reverification, transport: Transport, output: Path) 
     except GymctlError as error:
         return error
     return None
-
-
-def _never(row: Row) -> str:
-    """Rollouts without a new score are missing from the metrics: nothing stands for them."""
-    raise LookupError(row)
 
 
 def _planned(config: Config | None) -> ServerTable:

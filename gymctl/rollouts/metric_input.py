@@ -68,7 +68,7 @@ class MetricInput:
     def __init__(
         self, shards: Sequence[SavedRun], counting: Counting, server_of: Callable[[Row], str]
     ) -> None:
-        """`server_of` an input row: the environment server that a rollout of it would have gone to."""
+        """`server_of` an input row, or a record that names none: the environment server of its rollouts."""
         self.missing = 0
         """Rollouts that were not run and count as 0."""
         self._shards = shards
@@ -84,6 +84,11 @@ class MetricInput:
     def __exit__(self, *error: object) -> None:
         self._files.close()
 
+    def server_of(self, record: Row) -> str:
+        """The environment server that made a rollout. Records of other programs name none."""
+        named = record.get(ENVIRONMENT_SERVER)
+        return self._server_of(record) if named is None else str(named)
+
     def bodies(self) -> Iterator[tuple[str, Path]]:
         for server, shelf in self._shelves.items():
             yield server, shelf.ordered()
@@ -97,8 +102,7 @@ class MetricInput:
         zeros: dict[Key, bytes] = {}
         for rollout in shard.rollouts():
             if not rollout.is_failure_line:
-                server = str(rollout.record[ENVIRONMENT_SERVER])
-                self._shelf(server).add(rollout.key, strip(rollout.record))
+                self._shelf(self.server_of(rollout.record)).add(rollout.key, strip(rollout.record))
             elif self._counting.declared.applied(rollout.record, rollout.outcome).counts_as_zero:
                 zeros[rollout.key] = dumps(_as_zero(rollout.record))
         if zeros or self._counting.missing:
@@ -117,7 +121,7 @@ class MetricInput:
             self._add_zero(key, loads(line), {})
 
     def _add_zero(self, key: Key, record: Row, row: Row) -> None:
-        shelf = self._shelf(str(record[ENVIRONMENT_SERVER]))
+        shelf = self._shelf(self.server_of(record))
         carried = {name: row[name] for name in shelf.names if name in row and name not in record}
         shelf.add(key, strip({**carried, **record}), is_scored=False)
 

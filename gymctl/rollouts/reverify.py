@@ -36,6 +36,7 @@ from gymctl.metrics.outcomes import Outcome, outcome
 from gymctl.rollouts.encoding import dumps, loads
 from gymctl.rollouts.failures import broken_answer, error_answer, no_answer
 from gymctl.rollouts.lines import numbered
+from gymctl.rollouts.route import named_agent
 from gymctl.rollouts.saved import Key, SavedRun
 from gymctl.transport import ROLLOUT, Answer, Transport, TransportError
 
@@ -131,7 +132,7 @@ class Reverification:
         found: dict[str, str] = {}
         rows = InputRows(run or self.saved)
         for rollout in (run or self.saved).rollouts():
-            server = str(rollout.record.get(ENVIRONMENT_SERVER))
+            server = environment_of(rollout.record)
             if server not in found and isinstance(rollout.record.get("response"), Mapping):
                 found[server] = self._verifier_of(rows[rollout.key], rollout.record)
         return found
@@ -254,6 +255,12 @@ class InputRows:
         with self._path.open("rb") as file:
             file.seek(place[0])
             return loads(file.read(place[1]))
+
+
+def environment_of(record: Row) -> str:
+    """The environment server that made a rollout, or what else a record of another program names."""
+    named = record.get(ENVIRONMENT_SERVER) or record.get("task_source") or named_agent(record)
+    return str(named or "unknown")
 
 
 def verifier_of(row: Row, record: Row, table: ServerTable) -> str:

@@ -162,6 +162,9 @@ async def test_shards_are_aggregated_by_the_running_servers(environment: Start, 
             )
             code, _, err = await gymctl(tmp_path, "eval", *flags, "--min-coverage", "0.5")
             assert code == 0, err
+    foreign = tmp_path / "out" / "s1.jsonl"  # as another program writes it
+    foreign.write_text(foreign.read_text().replace('"_ng_environment_server":"env",', ""))
+    assert "_ng_environment_server" not in foreign.read_text()
     for folder in ("new", "out", "out"):
         async with head_of(fake.url) as port:
             head = f"http://127.0.0.1:{port}"

@@ -130,4 +130,7 @@ def test_a_verifier_with_sessions_is_only_asked_by_force(tmp_path: Path) -> None
     assert "`counter` (unsupported)" in refused.stderr
     arguments = ("reverify", "c.jsonl", "--resources-server", "counter", "--runtime", "process", "--force")
     done = gymctl(tmp_path, *arguments)
+    assert done.returncode == 0, done.stderr
     assert (tmp_path / "unsafe_c_reverified.jsonl").exists(), done.stderr
+    [entry] = json.loads((tmp_path / "unsafe_c_reverified_aggregate_metrics.json").read_text())
+    assert entry["_ng_environment_server"] == "counter", "the record names no environment server"
