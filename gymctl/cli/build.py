@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gymctl.cli import amounts
+from gymctl.cli import common_flags as common
 from gymctl.cli import selection as flags
 from gymctl.cli.output import Console, reporter
 from gymctl.errors import EngineError, IntegrityError
@@ -48,36 +49,45 @@ Words = Annotated[
 ]
 
 
+NoCache = Annotated[bool, typer.Option("--no-cache", help="Run every step again.")]
+Platform = Annotated[
+    str | None,
+    typer.Option("--platform", metavar="linux/amd64|linux/arm64", help="Default: the engine's own."),
+]
+CheckReproducible = Annotated[
+    bool,
+    typer.Option(
+        "--check-reproducible", help="Build twice; another id is an error that names the files (exit 9)."
+    ),
+]
+LockOption = Annotated[
+    Path, typer.Option("--lock", metavar="FILE", help="The lock file that is written or updated.")
+]
+Sbom = Annotated[
+    Path | None,
+    typer.Option("--sbom", metavar="DIR", help="Write what is in each image to <name>.cdx.json here."),
+]
+LockRequirements = Annotated[
+    bool,
+    typer.Option(
+        "--lock-requirements",
+        help="Build nothing; write requirements.lock, with hashes, into the folders of these servers.",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="JSON instead of a line for each image.")]
+
+
 @flags.takes_images(Words)
 def command(
     chosen: flags.Chosen,
-    no_cache: Annotated[bool, typer.Option("--no-cache", help="Run every step again.")] = False,
-    platform: Annotated[
-        str | None,
-        typer.Option("--platform", metavar="linux/amd64|linux/arm64", help="Default: the engine's own."),
-    ] = None,
-    check_reproducible: Annotated[
-        bool,
-        typer.Option(
-            "--check-reproducible", help="Build twice; another id is an error that names the files (exit 9)."
-        ),
-    ] = False,
-    lock: Annotated[
-        Path, typer.Option("--lock", metavar="FILE", help="The lock file that is written or updated.")
-    ] = Path("images.lock.json"),
-    sbom: Annotated[
-        Path | None,
-        typer.Option("--sbom", metavar="DIR", help="Write what is in each image to <name>.cdx.json here."),
-    ] = None,
-    lock_requirements: Annotated[
-        bool,
-        typer.Option(
-            "--lock-requirements",
-            help="Build nothing; write requirements.lock, with hashes, into the folders of these servers.",
-        ),
-    ] = False,
-    json: Annotated[bool, typer.Option("--json", help="JSON instead of a line for each image.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only errors and warnings.")] = False,
+    no_cache: NoCache = False,
+    platform: Platform = None,
+    check_reproducible: CheckReproducible = False,
+    lock: LockOption = Path("images.lock.json"),
+    sbom: Sbom = None,
+    lock_requirements: LockRequirements = False,
+    json: Json = False,
+    quiet: common.Quiet = False,
 ) -> None:
     """Build the images of benchmarks, and write images.lock.json for `up --locked` and `eval --locked`.
 

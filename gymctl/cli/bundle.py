@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gymctl.cli import amounts
+from gymctl.cli import common_flags as common
 from gymctl.cli import selection as flags
 from gymctl.cli.output import Console, reporter
 from gymctl.cli.packed import replaying
@@ -33,7 +34,7 @@ def command(
         typer.Option("--cassette", metavar="FILE", help="Answers of a model to play back. Repeatable."),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="What was written, as JSON on stdout.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only errors and warnings.")] = False,
+    quiet: common.Quiet = False,
 ) -> None:
     """Write one file with a benchmark: `gymctl unbundle` or plain `docker load` uses it, with no network.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gymctl.cli import common_flags as common
 from gymctl.cli import removal
 from gymctl.cli.output import Console
 from gymctl.errors import UsageError
@@ -25,7 +26,7 @@ app = typer.Typer(
 
 
 @app.command("info")
-def info(json: removal.Json = False) -> None:
+def info(json: common.JsonForTable = False) -> None:
     """Show the parts of the cache with their sizes."""
     from gymctl.cli.amounts import size
     from gymctl.paths import cache_dir
@@ -87,7 +88,7 @@ def prune(
     ] = False,
     dry_run: removal.DryRun = False,
     yes: removal.Yes = False,
-    json: removal.Json = False,
+    json: common.JsonForTable = False,
 ) -> None:
     """Remove what was not used for a while. Shows it first, and asks. What a process uses stays."""
     if not 0 <= days < float("inf"):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gymctl.cli import common_flags as common
 from gymctl.cli import removal
 from gymctl.cli.output import Console
 from gymctl.errors import UsageError
@@ -28,7 +29,7 @@ def command(
     ] = False,
     dry_run: removal.DryRun = False,
     yes: removal.Yes = False,
-    json: removal.Json = False,
+    json: common.JsonForTable = False,
 ) -> None:
     """Remove what dead projects left, and images that nothing needs. Shows it first, and asks.
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gymctl.cli import common_flags as common
 from gymctl.cli.output import Console
 from gymctl.errors import GateError, UsageError
 
@@ -15,43 +16,54 @@ if TYPE_CHECKING:
 GATE = "no-worse-than"
 
 
+Runs = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="A B [C...]",
+        help="Runs: rollouts file, name, @last, @-2. A is what the others are compared with.",
+    ),
+]
+Metric = Annotated[
+    str, typer.Option(metavar="FIELD", help="What to compare: a number on the records, dotted.")
+]
+LowerIsBetter = Annotated[
+    bool, typer.Option("--lower-is-better", help="Of that metric, as of tokens or seconds.")
+]
+By = Annotated[
+    str | None,
+    typer.Option(metavar="FIELD", help="Also for each group of tasks: a field of their rows, dotted."),
+]
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FIELD", help="Tasks that share it are not independent (same document, same repository)."
+    ),
+]
+Margin = Annotated[
+    float | None,
+    typer.Option(help="Differences inside of it do not matter: `equivalent` becomes possible."),
+]
+Gate = Annotated[
+    str | None,
+    typer.Option(metavar=f"{GATE}=X", help="Exit code 7 unless B is at most X worse, at 95 %."),
+]
+MinCoverage = Annotated[
+    float, typer.Option(help="Share of rollouts with a score below which the worst case decides.")
+]
+Md = Annotated[bool, typer.Option("--md", help="Markdown, for a pull request.")]
+
+
 def command(
-    runs: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="A B [C...]",
-            help="Runs: rollouts file, name, @last, @-2. A is what the others are compared with.",
-        ),
-    ],
-    metric: Annotated[
-        str, typer.Option(metavar="FIELD", help="What to compare: a number on the records, dotted.")
-    ] = "reward",
-    lower_is_better: Annotated[
-        bool, typer.Option("--lower-is-better", help="Of that metric, as of tokens or seconds.")
-    ] = False,
-    by: Annotated[
-        str | None,
-        typer.Option(metavar="FIELD", help="Also for each group of tasks: a field of their rows, dotted."),
-    ] = None,
-    cluster: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FIELD", help="Tasks that share it are not independent (same document, same repository)."
-        ),
-    ] = None,
-    margin: Annotated[
-        float | None,
-        typer.Option(help="Differences inside of it do not matter: `equivalent` becomes possible."),
-    ] = None,
-    gate: Annotated[
-        str | None,
-        typer.Option(metavar=f"{GATE}=X", help="Exit code 7 unless B is at most X worse, at 95 %."),
-    ] = None,
-    min_coverage: Annotated[
-        float, typer.Option(help="Share of rollouts with a score below which the worst case decides.")
-    ] = 0.95,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
-    md: Annotated[bool, typer.Option("--md", help="Markdown, for a pull request.")] = False,
+    runs: Runs,
+    metric: Metric = "reward",
+    lower_is_better: LowerIsBetter = False,
+    by: By = None,
+    cluster: Cluster = None,
+    margin: Margin = None,
+    gate: Gate = None,
+    min_coverage: MinCoverage = 0.95,
+    json: common.Json = False,
+    md: Md = False,
 ) -> None:
     """Compare runs over the tasks they share, and say better, worse, equivalent or undecided.
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gymctl.cli import common_flags as common
 from gymctl.cli import config_check, config_diff, config_render, config_schema
 from gymctl.cli import selection as flags
 from gymctl.cli.output import Console, inline
@@ -55,7 +56,7 @@ def show(
 def explain(
     chosen: flags.Chosen,
     key: Annotated[str, typer.Argument(metavar="KEY", help="A key like `a.b[0].c`, or a block.")],
-    json: Annotated[bool, typer.Option("--json", help="JSON instead of text.")] = False,
+    json: common.JsonForText = False,
 ) -> None:
     """Print every writer of a value in order, the winner last, with what each said; secrets are masked."""
     from gymctl.config.load import load

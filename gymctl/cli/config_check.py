@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
+from gymctl.cli import common_flags as common
 from gymctl.cli import selection as flags
 from gymctl.cli.output import Console, inline, with_line
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 @flags.takes_selection
 def command(
     chosen: flags.Chosen,
-    json: Annotated[bool, typer.Option("--json", help="JSON instead of text.")] = False,
+    json: common.JsonForText = False,
 ) -> None:
     """Print every error, warning and silent conflict of a configuration at once; exit 1 on errors.
 

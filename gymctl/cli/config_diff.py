@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gymctl.cli import common_flags as common
 from gymctl.cli import selection as flags
 from gymctl.cli.output import Console, inline
 
@@ -20,7 +21,7 @@ def command(
     chosen: flags.Chosen,
     a: Annotated[str, typer.Argument(metavar="A", help="A config file or a benchmark.")],
     b: Annotated[str, typer.Argument(metavar="B", help="The one that it is compared with.")],
-    json: Annotated[bool, typer.Option("--json", help="JSON instead of text.")] = False,
+    json: common.JsonForText = False,
     exit_code: Annotated[
         bool, typer.Option("--exit-code", help="Exit 1 when they differ; without it 0, as `git diff` does.")
     ] = False,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gymctl.cli import common_flags as common
 from gymctl.cli import selection as flags
 from gymctl.cli.output import Console
 from gymctl.errors import PrerequisiteError
@@ -24,7 +25,7 @@ def command(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to FILE, not to stdout.")
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only errors and warnings.")] = False,
+    quiet: common.Quiet = False,
 ) -> None:
     """Print the Compose file that `up` would write. No engine is needed; nothing is built or started.
 

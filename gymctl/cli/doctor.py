@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
+from gymctl.cli import common_flags as common
 from gymctl.cli.output import Console
 from gymctl.errors import PrerequisiteError
 
 
-def command(json: Annotated[bool, typer.Option("--json", help="JSON instead of text.")] = False) -> None:
+def command(json: common.JsonForText = False) -> None:
     """Check engine, disk, ports, limits and leftovers. Exit code 3 when something has to be done first."""
     from dataclasses import asdict
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gymctl.cli import common_flags as common
 from gymctl.cli import selection as flags
 from gymctl.cli.output import Console
 from gymctl.errors import UsageError
@@ -42,7 +43,7 @@ def command(
         typer.Option("--without", metavar="NEED", help="Only what does not need this: gpu. Repeatable."),
     ] = None,
     why: Annotated[bool, typer.Option("--why", help="Each need with the line that says so.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
+    json: common.JsonForTable = False,
 ) -> None:
     """List what is found over the search roots, and what it needs: a GPU, a sandbox, a judge, network, keys.
 

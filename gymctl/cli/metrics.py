@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gymctl.cli import common_flags as common
 from gymctl.cli.output import Console
 from gymctl.errors import RunError, UsageError
 
@@ -21,76 +22,84 @@ _OUR_ENDS = ("_failures", "_materialized_inputs", "_reward_profiling", "_verdict
 """Files of a run that hold no rollouts with a score."""
 
 
+Run = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="RUN...",
+        help="A rollouts file, the name of a run, @last; several files or a pattern: shards of one run.",
+    ),
+]
+By = Annotated[
+    str | None,
+    typer.Option(metavar="FIELD", help="A line for each task, or for each value of a row field; agent."),
+]
+K = Annotated[list[int] | None, typer.Option("-k", help="The k of pass@k and pass^k; may be repeated.")]
+Cluster = Annotated[
+    str | None, typer.Option(metavar="FIELD", help="Tasks with one value of it are not independent.")
+]
+Answer = Annotated[
+    str | None, typer.Option(metavar="FIELD", help="Field of a rollout with its answer: adds majority@k.")
+]
+Columns = Annotated[bool, typer.Option("--columns", help="The other numeric fields of the rollouts.")]
+WriteProfile = Annotated[
+    bool, typer.Option("--write-profile", help="Write the reward profile as three files beside the run.")
+]
+Inputs = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="For --write-profile: the rows, if not beside the run."),
+]
+AllowPartial = Annotated[
+    bool, typer.Option("--allow-partial", help="For --write-profile: rows may lack a rollout.")
+]
+Aggregate = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Merge shards into FILE; the running servers compute its metrics."),
+]
+Head = Annotated[
+    str | None, typer.Option(metavar="URL", help="For --aggregate: the head of the servers to ask.")
+]
+Merge = Annotated[bool, typer.Option("--merge/--no-merge", help="For --aggregate: write FILE, too.")]
+Zero = Annotated[
+    list[str] | None,
+    typer.Option(metavar="LABEL", help="For --aggregate: a `_ng_failure_class` that counts as reward 0."),
+]
+MissingAsZero = Annotated[
+    bool,
+    typer.Option("--missing-as-zero", help="For --aggregate: rollouts that were not run count as 0."),
+]
+NoHealthCheck = Annotated[
+    bool, typer.Option("--no-health-check", help="For --aggregate: no health check of the rollouts.")
+]
+HealthCheckWorkers = Annotated[
+    int | None, typer.Option(min=1, help="For --aggregate: processes of the health check.")
+]
+HealthCheckIgnore = Annotated[
+    str, typer.Option(metavar="A,B", help="For --aggregate: health checks to leave out.")
+]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object instead of tables.")]
+
+
 def command(
-    run: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="RUN...",
-            help="A rollouts file, the name of a run, @last; several files or a pattern: shards of one run.",
-        ),
-    ],
-    by: Annotated[
-        str | None,
-        typer.Option(metavar="FIELD", help="A line for each task, or for each value of a row field; agent."),
-    ] = None,
-    k: Annotated[
-        list[int] | None, typer.Option("-k", help="The k of pass@k and pass^k; may be repeated.")
-    ] = None,
-    cluster: Annotated[
-        str | None, typer.Option(metavar="FIELD", help="Tasks with one value of it are not independent.")
-    ] = None,
-    answer: Annotated[
-        str | None, typer.Option(metavar="FIELD", help="Field of a rollout with its answer: adds majority@k.")
-    ] = None,
-    columns: Annotated[
-        bool, typer.Option("--columns", help="The other numeric fields of the rollouts.")
-    ] = False,
-    write_profile: Annotated[
-        bool, typer.Option("--write-profile", help="Write the reward profile as three files beside the run.")
-    ] = False,
-    inputs: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="For --write-profile: the rows, if not beside the run."),
-    ] = None,
-    allow_partial: Annotated[
-        bool, typer.Option("--allow-partial", help="For --write-profile: rows may lack a rollout.")
-    ] = False,
-    aggregate: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Merge shards into FILE; the running servers compute its metrics."),
-    ] = None,
-    head: Annotated[
-        str | None, typer.Option(metavar="URL", help="For --aggregate: the head of the servers to ask.")
-    ] = None,
-    merge: Annotated[
-        bool, typer.Option("--merge/--no-merge", help="For --aggregate: write FILE, too.")
-    ] = True,
-    zero: Annotated[
-        list[str] | None,
-        typer.Option(metavar="LABEL", help="For --aggregate: a `_ng_failure_class` that counts as reward 0."),
-    ] = None,
-    missing_as_zero: Annotated[
-        bool,
-        typer.Option("--missing-as-zero", help="For --aggregate: rollouts that were not run count as 0."),
-    ] = False,
-    no_health_check: Annotated[
-        bool, typer.Option("--no-health-check", help="For --aggregate: no health check of the rollouts.")
-    ] = False,
-    health_check_workers: Annotated[
-        int | None, typer.Option(min=1, help="For --aggregate: processes of the health check.")
-    ] = None,
-    health_check_ignore: Annotated[
-        str, typer.Option(metavar="A,B", help="For --aggregate: health checks to leave out.")
-    ] = "",
-    min_coverage: Annotated[
-        float,
-        typer.Option(help="Share of rollouts that must have a score; below it: a range and exit code 6."),
-    ] = 0.95,
-    prices: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Prices of models. Default: ~/.config/gymctl/prices.yaml."),
-    ] = None,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object instead of tables.")] = False,
+    run: Run,
+    by: By = None,
+    k: K = None,
+    cluster: Cluster = None,
+    answer: Answer = None,
+    columns: Columns = False,
+    write_profile: WriteProfile = False,
+    inputs: Inputs = None,
+    allow_partial: AllowPartial = False,
+    aggregate: Aggregate = None,
+    head: Head = None,
+    merge: Merge = True,
+    zero: Zero = None,
+    missing_as_zero: MissingAsZero = False,
+    no_health_check: NoHealthCheck = False,
+    health_check_workers: HealthCheckWorkers = None,
+    health_check_ignore: HealthCheckIgnore = "",
+    min_coverage: common.MinCoverage = 0.95,
+    prices: common.Prices = None,
+    json: Json = False,
 ) -> None:
     """Means, intervals, pass@k and coverage of saved runs; nothing is started and no file is changed.
 

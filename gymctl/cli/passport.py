@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gymctl.cli import common_flags as common
 from gymctl.cli.output import Console
 
 if TYPE_CHECKING:
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="What runs were made with.", no_args_is_help=True, rich_markup_mode=None)
 
-Json = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 Run = Annotated[str, typer.Argument(metavar="RUN", help="A rollouts file, its folder, its name, @last.")]
 Other = Annotated[str, typer.Argument(metavar="OTHER", help="The run that is compared with it.")]
 
@@ -24,7 +24,7 @@ def _group() -> None:
 
 
 @app.command()
-def show(run: Run, json: Json = False) -> None:
+def show(run: Run, json: common.Json = False) -> None:
     """Print the passport of a run: rows, model, images, limits in force, versions, machine, seal."""
     from gymctl.cli.passport_text import rows
 
@@ -38,7 +38,7 @@ def show(run: Run, json: Json = False) -> None:
 
 
 @app.command()
-def diff(run: Run, other: Other, json: Json = False) -> None:
+def diff(run: Run, other: Other, json: common.Json = False) -> None:
     """Print what two runs were not made alike in: images, configuration, rows, limits, versions, machine.
 
     `gymctl compare` shows the same above its numbers.

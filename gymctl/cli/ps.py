@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gymctl.cli import common_flags as common
 from gymctl.cli.output import Console
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def command(
     all_projects: Annotated[
         bool, typer.Option("--all-projects", "-a", help="Every project on this machine.")
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
+    json: common.JsonForTable = False,
 ) -> None:
     """Show servers with their state, address and image."""
     console = Console()

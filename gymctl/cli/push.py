@@ -35,26 +35,26 @@ class _Asked:
     is_json: bool
 
 
+Registry = Annotated[
+    str, typer.Option("--registry", metavar="HOST[:PORT]/PATH", help="Where it goes.", show_default=False)
+]
+Tag = Annotated[str, typer.Option("--tag", help="What the benchmark is called there.")]
+Lock = Annotated[Path, typer.Option("--lock", metavar="FILE", help="The lock that is told the digests.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be pushed, and do nothing.")]
+Json = Annotated[bool, typer.Option("--json", help="What was pushed as one JSON object on stdout.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only the table, warnings and errors.")]
+
+
 @flags.takes_images()
 def command(
     chosen: flags.Chosen,
-    registry: Annotated[
-        str, typer.Option("--registry", metavar="HOST[:PORT]/PATH", help="Where it goes.", show_default=False)
-    ],
-    tag: Annotated[str, typer.Option("--tag", help="What the benchmark is called there.")] = LATEST,
-    lock: Annotated[
-        Path, typer.Option("--lock", metavar="FILE", help="The lock that is told the digests.")
-    ] = Path("images.lock.json"),
+    registry: Registry,
+    tag: Tag = LATEST,
+    lock: Lock = Path("images.lock.json"),
     plain_http: PlainHttp = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be pushed, and do nothing.")
-    ] = False,
-    json: Annotated[
-        bool, typer.Option("--json", help="What was pushed as one JSON object on stdout.")
-    ] = False,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Only the table, warnings and errors.")
-    ] = False,
+    dry_run: DryRun = False,
+    json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Push a benchmark: the images of its servers and itself, so that anyone can run it by digest.
 

@@ -14,7 +14,6 @@ from gymctl.cli.output import Console
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would go.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Remove without asking.")]
-Json = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from gymctl.cli import common_flags as common
+
 Run = Annotated[
     str, typer.Argument(metavar="RUN", help="A rollouts file, its folder, the beginning of its name, @last.")
 ]
@@ -27,8 +29,6 @@ SetFile = Annotated[
     ),
 ]
 Gate = Annotated[bool, typer.Option("--gate", help="Exit code 7 when a record is not equal.")]
-Json = Annotated[bool, typer.Option("--json", help="The result as one JSON object on stdout.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only the result, warnings and errors.")]
 
 
 def command(
@@ -37,8 +37,8 @@ def command(
     output: Output = None,
     set_file: SetFile = None,
     gate: Gate = False,
-    json: Json = False,
-    quiet: Quiet = False,
+    json: common.JsonResult = False,
+    quiet: common.QuietResult = False,
 ) -> None:
     """Make the evaluation of a run again, into a new output, and say which records are equal.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from gymctl.cli import common_flags as common
 from gymctl.cli import selection as flags
 from gymctl.cli.output import Console
 from gymctl.errors import UsageError
@@ -48,10 +49,6 @@ Concurrency = Annotated[int, typer.Option("--concurrency", help="Verdicts at onc
 DisableAggregation = Annotated[
     bool, typer.Option("--disable-aggregation", help="No aggregate metrics file for the output.")
 ]
-NoServe = Annotated[bool, typer.Option("--no-serve", help="Use a running project; start and stop nothing.")]
-Runtime = Annotated[str, typer.Option(help="auto, compose (containers) or process (no isolation).")]
-Json = Annotated[bool, typer.Option("--json", help="The result as one JSON object on stdout.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only the result, warnings and errors.")]
 
 
 @flags.takes_selection
@@ -69,10 +66,10 @@ def command(
     limit: Limit = None,
     concurrency: Concurrency = 16,
     disable_aggregation: DisableAggregation = False,
-    no_serve: NoServe = False,
-    runtime: Runtime = "auto",
-    json: Json = False,
-    quiet: Quiet = False,
+    no_serve: common.NoServe = False,
+    runtime: common.Runtime = "auto",
+    json: common.JsonResult = False,
+    quiet: common.QuietResult = False,
 ) -> None:
     """Score saved rollouts again: the old answers, the verifier of today, nothing generated.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gymctl.cli import common_flags as common
 from gymctl.cli.amounts import size
 from gymctl.cli.output import Console, reporter
 from gymctl.cli.packed import replaying
@@ -28,7 +29,7 @@ def command(
         bool, typer.Option("--dry-run", help="Check every byte and say what is inside; do nothing.")
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="What is inside, as JSON on stdout.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only errors and warnings.")] = False,
+    quiet: common.Quiet = False,
 ) -> None:
     """Check every byte of a bundle, load its images into the engine, and unpack its benchmark.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gymctl.cli import common_flags as common
 from gymctl.cli import selection as flags
 from gymctl.cli.from_registry import PlainHttp, opened
 from gymctl.cli.output import Console, reporter
@@ -48,7 +49,7 @@ def command(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only errors and warnings.")] = False,
+    quiet: common.Quiet = False,
 ) -> None:
     """Start a project's servers and wait until every one answers. Ctrl+C stops and removes them."""
     choice = runtime_choice(runtime)

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from gymctl.cli import common_flags as common
 from gymctl.cli.from_registry import PlainHttp
 from gymctl.errors import UsageError
 
@@ -30,7 +31,6 @@ Verbose = Annotated[
     bool,
     typer.Option("--verbose", "-v", help="Of images a line for each part, also where all of it is ok."),
 ]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 
 
 def command(
@@ -39,7 +39,7 @@ def command(
     deep: Deep = False,
     plain_http: PlainHttp = False,
     verbose: Verbose = False,
-    json: Json = False,
+    json: common.Json = False,
 ) -> None:
     """Compute the digests of a run, a lock or a benchmark again; exit 9 when something differs.
 

@@ -11,7 +11,7 @@ import pytest
 import typer
 
 from gymctl import errors
-from gymctl.cli.eval import SETTINGS
+from gymctl.cli.eval_options import SETTINGS
 from gymctl.cli.main import application, main
 from gymctl.contract.evaluation import KEYS
 from gymctl.contract.health import CHECKS
