@@ -11,6 +11,7 @@ from gymctl.artefacts.content import Content, relocked
 from gymctl.artefacts.gather import SPLIT, gather
 from gymctl.config.families import family_of
 from gymctl.config.model import Config
+from gymctl.config.policy import POLICY
 from gymctl.config.reading import selectors
 from gymctl.config.reading.roots import SearchRoots
 from gymctl.config.shaping.standins import DUMMY, MODELS
@@ -87,7 +88,7 @@ def models_that_travel(config: Config) -> Iterator[tuple[str, Path]]:
 
 def _named_model(config: Config, selection: Selection) -> Iterator[tuple[str, Path]]:
     """The server of --model-type, when the config was loaded without it."""
-    if selection.model_type is None or config.servers.keys() & {"policy_model"}:
+    if selection.model_type is None or config.servers.keys() & {POLICY}:
         return
     path, _ = selectors.resolve(selectors.MODEL_TYPE, selection.model_type, SearchRoots(config.search_roots))
     folder = path.parents[1]

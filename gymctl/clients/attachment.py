@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from gymctl.config.policy import POLICY, TRAINED
 from gymctl.config.tree.writing import as_yaml
 from gymctl.contract.servers import KINDS, ServerEntry, ServerTable
 from gymctl.errors import ConfigError
 
-POLICY = "policy_model"
-POLICY_IMPLEMENTATION = "vllm_model"
 POLICY_CONFIG = "responses_api_models/vllm_model/configs/vllm_model_for_training.yaml"
 """Of NeMo Gym, on the client's side."""
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -38,7 +37,7 @@ def text(document: Mapping[str, Any], running: Mapping[str, Any], *, are_contain
     host = "0.0.0.0" if are_containers and policy.host in _LOOPBACK else policy.host
     blocks: dict[str, Any] = {
         "config_paths": [POLICY_CONFIG],
-        POLICY: {policy.kind: {POLICY_IMPLEMENTATION: {"host": host, "port": policy.port}}},
+        POLICY: {policy.kind: {TRAINED: {"host": host, "port": policy.port}}},
     }
     for name, entry in table.servers.items():
         if name != POLICY:
@@ -61,9 +60,9 @@ def _check(table: ServerTable, running: Mapping[str, Any]) -> None:
             f"the project's agents were not told where the trainer's `{POLICY}` will be",
             hint="gymctl up … --policy-at PORT",
         )
-    if table[POLICY].address.implementation != POLICY_IMPLEMENTATION:
+    if table[POLICY].address.implementation != TRAINED:
         raise ConfigError(
-            f"`{POLICY}` is a {table[POLICY].address.implementation}; trainers start {POLICY_IMPLEMENTATION}",
+            f"`{POLICY}` is a {table[POLICY].address.implementation}; trainers start {TRAINED}",
             hint="gymctl up … --policy-at PORT",
         )
 

@@ -10,6 +10,8 @@ import re
 from pathlib import Path
 from typing import Literal
 
+from gymctl.config.folder_text import text_of
+
 Family = Literal["gymctl", "nemo_gym"]
 
 REQUIREMENT_FILES = ("requirements.txt", "pyproject.toml")
@@ -21,13 +23,6 @@ def family_of(folder: Path, entrypoint: str = "app.py") -> Family:
     """The family of a server folder; ours when neither file says otherwise or can be read."""
     if not folder.is_absolute():
         return "gymctl"  # a stand-in, which has no folder
-    if any(_REQUIRES.search(_text(folder / name)) for name in REQUIREMENT_FILES):
+    if any(_REQUIRES.search(text_of(folder / name)) for name in REQUIREMENT_FILES):
         return "nemo_gym"
-    return "nemo_gym" if _IMPORTS.search(_text(folder / entrypoint)) else "gymctl"
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_text("utf-8", "replace")
-    except OSError:
-        return ""
+    return "nemo_gym" if _IMPORTS.search(text_of(folder / entrypoint)) else "gymctl"

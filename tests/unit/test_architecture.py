@@ -53,7 +53,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 # Inside `config`: a line may import itself and what stands above it.
 CONFIG_LADDER = (
-    {"families", "model", "names", "problems", "project"},
+    {"families", "folder_text", "model", "names", "policy", "problems", "project"},
     {"tree"},
     {"reading", "server_classes"},
     {"checks"},

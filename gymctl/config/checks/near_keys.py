@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gymctl.config.checks.block_keys import DatasetEntry, generic_block
+from gymctl.config.folder_text import files_of, text_of
 from gymctl.config.model import ServerBlock
 from gymctl.config.names import slip, suggestion
 from gymctl.config.problems import Problems
@@ -20,7 +21,6 @@ from gymctl.config.tree.origins import Origins
 
 _SAID_IN = frozenset({".py", ".pyi", ".sh", ".js", ".mjs", ".ts", ".md", ".toml", ".cfg", ".txt", ".j2"})
 """Not in YAML and rows: that is where the slip stands."""
-_LEFT_OUT = frozenset({"__pycache__", ".venv", "venv", "node_modules", ".git"})
 
 
 def check(
@@ -68,17 +68,4 @@ def _of_datasets(block: ServerBlock) -> Iterator[tuple[int, Any, str]]:
 def _is_said(key: str, folders: Iterable[Path]) -> bool:
     """Does a file in one of the folders hold the word?"""
     word = re.compile(rf"\b{re.escape(key)}\b")
-    return any(word.search(_text(file)) for folder in folders for file in _files(folder))
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    for file in folder.rglob("*"):
-        if file.suffix in _SAID_IN and not _LEFT_OUT & set(file.relative_to(folder).parts):
-            yield file
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_text("utf-8", "replace")
-    except OSError:
-        return ""
+    return any(word.search(text_of(file)) for folder in folders for file in files_of(folder, _SAID_IN))

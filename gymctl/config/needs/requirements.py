@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from gymctl.config.folder_text import text_of
 from gymctl.config.needs.need import Need
 from gymctl.errors import Place
 
@@ -22,7 +23,7 @@ _BOUND = re.compile(r"(>=|<=|==|!=|~=|>|<)\s*([0-9]+(?:\.[0-9]+)*)(\.\*)?$")
 def needs(folder: Path) -> Iterator[Need]:
     for name in ("requirements.txt", "requirements-nodeps.txt"):
         file = folder / name
-        for number, line in enumerate(_text(file).splitlines(), 1):
+        for number, line in enumerate(text_of(file).splitlines(), 1):
             yield from _of_line(line, Place.at(str(file), number, 1))
     yield from _of_project(folder / "pyproject.toml")
 
@@ -48,7 +49,7 @@ def _of_line(line: str, place: Place) -> Iterator[Need]:
 
 
 def _of_project(file: Path) -> Iterator[Need]:
-    text = _text(file)
+    text = text_of(file)
     try:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError:
@@ -70,13 +71,6 @@ def _of_project(file: Path) -> Iterator[Need]:
     wanted = project.get("requires-python")
     if isinstance(wanted, str) and wanted.strip():
         yield Need("python", wanted, place("requires-python"), is_certain=True)
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_text("utf-8", "replace")
-    except OSError:
-        return ""
 
 
 def is_met(wanted: str, version: tuple[int, ...]) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 from gymctl.config.needs.code import is_key
 from gymctl.config.needs.need import Need
+from gymctl.config.policy import POLICY, VALUES
 from gymctl.config.tree.origins import MISSING, Path, children
 from gymctl.contract.servers import KINDS
 from gymctl.errors import Place
@@ -15,8 +16,6 @@ from gymctl.errors import Place
 Find = Callable[[Path], Place]
 """Where the value at a path is written."""
 
-POLICY = "policy_model"
-GIVEN_BY_FLAGS = frozenset({"policy_base_url", "policy_api_key", "policy_model_name"})
 METADATA = "default_metadata"
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?:\.[^${}:]*)?\}")
 _VARIABLE = re.compile(r"\$\{oc\.env:([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -95,5 +94,5 @@ def _open(key: object, value: str, document: Mapping[Any, Any], place: Place) ->
         yield Need("key" if is_key(str(key)) else "setting", str(key), place)
     names = [name for name in _REFERENCE.findall(value) if name not in document]
     for name in (*names, *_VARIABLE.findall(value)):
-        if name not in GIVEN_BY_FLAGS:
+        if name not in VALUES:
             yield Need("key" if is_key(name) else "setting", name, place)

@@ -11,8 +11,9 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from gymctl.config.folder_text import files_of, text_of
+
 MARK = "ray_enabled"
-_LEFT_OUT = frozenset({"tests", "__pycache__", ".venv", "venv", "node_modules"})
 _IMPORTS = re.compile(r"^\s*(?:from|import)\s+ray\b", re.MULTILINE)
 
 
@@ -35,14 +36,7 @@ def ray_enabled_of(lineage: Iterable[ast.AST]) -> bool | None:
 def imports_ray(folder: Path) -> bool:
     """Whether any Python file of a server folder does; its tests are not asked."""
     return any(
-        _IMPORTS.search(_text(file))
-        for file in folder.rglob("*.py")
-        if not _LEFT_OUT & set(file.relative_to(folder).parts)
+        _IMPORTS.search(text_of(file))
+        for file in files_of(folder, (".py",))
+        if "tests" not in file.relative_to(folder).parts
     )
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_text("utf-8", "replace")
-    except OSError:
-        return ""

@@ -11,12 +11,11 @@ from typing import Any
 
 from gymctl.config.checks.instances import as_port
 from gymctl.config.model import Origin, Write
+from gymctl.config.policy import POLICY, TRAINED
 from gymctl.config.tree.origins import OriginTree, Path, dotted, leaves, uniform
 from gymctl.errors import UsageError
 
 FLAG = "--policy-at"
-POLICY = "policy_model"
-IMPLEMENTATION = "vllm_model"
 _HOST = re.compile(r"[A-Za-z0-9.-]+")
 
 
@@ -27,7 +26,7 @@ def insert(
     UsageError: no such place."""
     host, port = _place(policy_at)
     origin = Origin(FLAG)
-    document[POLICY] = {"responses_api_models": {IMPLEMENTATION: {"host": host, "port": port}}}
+    document[POLICY] = {"responses_api_models": {TRAINED: {"host": host, "port": port}}}
     tree[POLICY] = uniform(document[POLICY], origin)
     return {path: [Write(origin, value, dotted(path))] for path, value in leaves(document[POLICY], (POLICY,))}
 

@@ -11,14 +11,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from gymctl.config.model import Origin
+from gymctl.config.policy import POLICY, VALUES
 from gymctl.config.shaping import directives
 from gymctl.config.tree.layers import Layer
 from gymctl.config.tree.origins import MISSING, OriginTree, leaves, uniform
 
 MODELS = "responses_api_models"
 DUMMY = "dummy_model"
-_MODEL = "policy_model"
-_VALUES = ("policy_base_url", "policy_api_key", "policy_model_name")
 _ORIGIN = Origin("no model was chosen")
 
 
@@ -27,13 +26,13 @@ def layer(layers: Sequence[Layer]) -> Layer | None:
     texts = [value for one in layers for _, value in leaves(one.values) if isinstance(value, str)]
     values: dict[str, Any] = {
         key: ""
-        for key in _VALUES
+        for key in VALUES
         if all(one.values.get(key, MISSING) == MISSING for one in layers)
         and any("${" in text and _names(key, text) for text in texts)
     }
-    blocks = [one.values[_MODEL] for one in layers if _MODEL in one.values]
-    if _is_partial(blocks) or (not blocks and any(_names(_MODEL, text) for text in texts)):
-        values[_MODEL] = {MODELS: {DUMMY: {"entrypoint": "app.py"}}}
+    blocks = [one.values[POLICY] for one in layers if POLICY in one.values]
+    if _is_partial(blocks) or (not blocks and any(_names(POLICY, text) for text in texts)):
+        values[POLICY] = {MODELS: {DUMMY: {"entrypoint": "app.py"}}}
     if not values:
         return None
     return Layer(str(_ORIGIN), values, {key: uniform(value, _ORIGIN) for key, value in values.items()})
