@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from fakes.contents import unpacked
 from fakes.program import gymctl, read_lines
 from peer import setup
 from peer.recorded import Recorded, rollouts, same_prompt, scripted, tasks, turns
@@ -76,12 +77,7 @@ async def check_its_image(root: Path, cwd: Path) -> None:
 
 def pack(root: Path, known: lock.Lock, folder: Path) -> None:
     selection = Selection(resources_server=(MCQA.name,), search_dir=(str(root),), needs_model=False)
-    content = gather(load(selection, cwd=folder), selection, lock=known)
-    for place, item in content.files.items():
-        path = folder / "packed" / place
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("wb") as stream:
-            item.write_to(stream)
+    unpacked(gather(load(selection, cwd=folder), selection, lock=known), folder / "packed")
 
 
 def write_rows(data: Path, file: Path) -> list[Recorded | None]:

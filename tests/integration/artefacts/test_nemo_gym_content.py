@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes.contents import unpacked
 
 from gymctl.artefacts.gather import gather
 from gymctl.config.load import load
@@ -41,13 +42,7 @@ def test_a_packed_configuration_is_the_same(
     config = load(selection)
 
     content = gather(config, selection)
-    target = tmp_path / "packed"
-    for place, item in content.files.items():
-        path = target / place
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("wb") as stream:
-            item.write_to(stream)
-        path.chmod(0o755 if item.is_executable else 0o644)
+    target = unpacked(content, tmp_path / "packed")
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     packed = Selection(benchmark=(content.manifest.benchmark,), search_dir=(str(target),), needs_model=False)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes.contents import unpacked
 
 from gymctl.artefacts import content as contents
 from gymctl.artefacts import kept
@@ -70,16 +71,6 @@ def write(folder: Path, place: str, text: str) -> Path:
 def packed(lock: Lock | None = None, **chosen: Any) -> Content:
     selection = Selection(needs_model=False, **(chosen or {"benchmark": ("tool",)}))
     return gather(load(selection), selection, lock=lock)
-
-
-def unpacked(content: Content, target: Path) -> Path:
-    for place, item in content.files.items():
-        path = target / place
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("wb") as stream:
-            item.write_to(stream)
-        path.chmod(0o755 if item.is_executable else 0o644)
-    return target
 
 
 def test_content_holds_config_rows_and_server_folders(folder: Path) -> None:
