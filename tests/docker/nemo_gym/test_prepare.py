@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from fakes.prepared import add_package, config_of
 from fakes.program import gymctl, read_lines, start
 
 TOKEN = "hf_planted_4711"
@@ -41,33 +42,16 @@ def prepare(*, size: int = 2, seconds: float = 0.0):
         raise ValueError(f"no luck with {path} and {get_hf_token()}")
     return path
 """
-CONFIG = """\
-sums:
-  resources_servers:
-    weather:
-      entrypoint: app.py
-      domain: agent
-      datasets:
-      - name: sums
-        type: benchmark
-        jsonl_fpath: sums/data/rows.jsonl
-        prepare_script: sums/prepare.py
-        prepare_dependencies: ['-e', sums/package]
-hf_token: TOKEN
-policy_api_key: sk-planted-4711
-"""
-PACKAGE = '[project]\nname = "tiny-words"\nversion = "1"\n[tool.setuptools]\npy-modules = ["tiny_words"]\n'
 PREPARE = ("dataset", "prepare", "a.yaml")
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    package = tmp_path / "sums" / "package"
-    package.mkdir(parents=True)
-    (package / "pyproject.toml").write_text(PACKAGE)
-    (package / "tiny_words.py").write_text('WORD = "tiny"\n')
+    add_package(tmp_path / "sums" / "package")
     (tmp_path / "sums" / "prepare.py").write_text(SCRIPT)
-    (tmp_path / "a.yaml").write_text(CONFIG.replace("TOKEN", TOKEN))
+    config = config_of("sums/prepare.py", "sums/data/rows.jsonl", "['-e', sums/package]")
+    secrets = f"hf_token: {TOKEN}\npolicy_api_key: sk-planted-4711\n"
+    (tmp_path / "a.yaml").write_text(config + secrets)
     return tmp_path
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes.prepared import add_package, config_of
 from fakes.program import gymctl, processes_below, read_lines
 
 DRIVER = """\
@@ -34,20 +35,6 @@ def prepare(*, size: int = 2):
     path.write_text("".join(json.dumps(row) + "\\n" for row in rows))
     print("made", size)
     return RETURNED
-"""
-PACKAGE = '[project]\nname = "tiny-words"\nversion = "1"\n[tool.setuptools]\npy-modules = ["tiny_words"]\n'
-CONFIG = """\
-desk:
-  resources_servers:
-    weather:
-      entrypoint: app.py
-      domain: agent
-      datasets:
-      - name: sums
-        type: benchmark
-        jsonl_fpath: mine/rows.jsonl
-        prepare_script: mine/prepare.py
-        prepare_dependencies: [PACKAGE]
 """
 
 
@@ -123,12 +110,10 @@ def test_what_a_prepared_run_needs_is_told_before_anything_starts(
 
 def write_script(folder: Path, returned: str = "str(path)") -> str:
     package = folder / "package"
-    package.mkdir()
-    (package / "pyproject.toml").write_text(PACKAGE)
-    (package / "tiny_words.py").write_text('WORD = "tiny"\n')
+    add_package(package)
     (folder / "mine").mkdir()
     (folder / "mine" / "prepare.py").write_text(PREPARE.replace("RETURNED", returned))
-    (folder / "a.yaml").write_text(CONFIG.replace("PACKAGE", str(package)))
+    (folder / "a.yaml").write_text(config_of("mine/prepare.py", "mine/rows.jsonl", f"[{package}]"))
     return str(folder / "mine" / "rows.jsonl")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from fakes.prepared import config_of
 from fakes.program import gymctl, read_lines
 
 from gymctl.config.load import load
@@ -27,18 +28,7 @@ def prepare(*, size: int = 2):
     assert size != 7, f"no luck with {path}"
     return path
 """
-CONFIG = """\
-sums:
-  resources_servers:
-    weather:
-      entrypoint: app.py
-      domain: agent
-      datasets:
-      - name: sums
-        type: benchmark
-        jsonl_fpath: benchmarks/sums-x/data/rows.jsonl
-        prepare_script: benchmarks/sums-x/prepare.py
-"""
+CONFIG = config_of("benchmarks/sums-x/prepare.py", "benchmarks/sums-x/data/rows.jsonl")
 PREPARE = ("dataset", "prepare", "--search-dir", "../installed", "--benchmark", "sums-x")
 
 
