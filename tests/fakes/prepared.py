@@ -1,4 +1,4 @@
-"""What tests of prepare scripts start from: a dataset that a script makes, a package that the script needs."""
+"""What tests of prepare scripts start from: a dataset that a script makes, a package that it needs."""
 
 from __future__ import annotations
 

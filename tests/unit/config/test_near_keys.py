@@ -1,4 +1,4 @@
-"""What is only a warning, in blocks of NeMo Gym's servers: keys that are almost a field, surprises of YAML."""
+"""What is only a warning in blocks of NeMo Gym's servers: keys almost like a field, surprises of YAML."""
 
 from __future__ import annotations
 
