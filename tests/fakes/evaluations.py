@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fakes.counting import counts_seen, expected, write_rows
-from fakes.program import gymctl, read_lines, start
+from fakes.program import gymctl, own_head, read_lines, start
 
 REPO = Path(__file__).resolve().parents[2]
 LATE = "++policy_model.responses_api_models.scripted_model.faults.latency_ms=500"
@@ -251,12 +251,13 @@ def _all_ready(projects: list[dict[str, Any]]) -> bool:
 
 def running_project_is_used(folder: Path, runtime: str) -> None:
     """`up --detach`, `ps`, `eval --no-serve`, `logs`, `down`: the same project throughout."""
-    up = gymctl("up", "weather", "--detach", "--runtime", runtime, cwd=folder)
+    head = own_head()
+    up = gymctl("up", "weather", "--detach", "--runtime", runtime, head, cwd=folder)
     try:
         assert up.returncode == 0, up.stderr
         servers = json.loads(gymctl("ps", "--json", cwd=folder).stdout)
         assert "weather_agent" in json.dumps(servers)
-        evaluated = gymctl("eval", "weather", "--no-serve", "-o", "out.jsonl", "--json", cwd=folder)
+        evaluated = gymctl("eval", "weather", "--no-serve", "-o", "out.jsonl", "--json", head, cwd=folder)
         assert evaluated.returncode == 0, evaluated.stderr
         assert len(read_lines(folder / "out.jsonl")) == 20
         logs = gymctl("logs", "weather", cwd=folder)
@@ -264,7 +265,7 @@ def running_project_is_used(folder: Path, runtime: str) -> None:
     finally:
         down = gymctl("down", cwd=folder)
     assert down.returncode == 0, down.stderr
-    after = gymctl("eval", "weather", "--no-serve", "-o", "after.jsonl", cwd=folder)
+    after = gymctl("eval", "weather", "--no-serve", "-o", "after.jsonl", head, cwd=folder)
     assert after.returncode not in (0, 70), after.stderr
     assert "Traceback" not in after.stderr
 

@@ -46,7 +46,7 @@ def survives(ordeal: Ordeal, blows: list[Blow]) -> None:
     assert left_over(ordeal.folder) == []
 
 
-@pytest.mark.timeout(120 + 60 * KILLS)
+@pytest.mark.timeout(300 + 120 * KILLS)
 def test_killed_containers_and_clients_lose_nothing_and_leave_nothing(tmp_path: Path) -> None:
     write_rows(tmp_path / "rows.jsonl", ROLLOUTS // 2)
     survives(Ordeal(tmp_path, ARGUMENTS, ROLLOUTS, SEED), drawn(SEED))

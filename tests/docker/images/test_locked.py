@@ -19,7 +19,7 @@ from gymctl.images.context import base_context, server_context
 from gymctl.images.lock import Lock, LockedImage
 from gymctl.images.locked import Source, ensure_locked
 
-pytestmark = [pytest.mark.docker, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]
 SMALL = "FROM scratch\nCOPY one /one\nCOPY two /two\n"
 
 

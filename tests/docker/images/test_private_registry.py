@@ -15,7 +15,7 @@ from gymctl.engine import Engine
 from gymctl.errors import EngineError
 from gymctl.images import base
 
-pytestmark = [pytest.mark.docker, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]
 
 
 class Closed(BaseHTTPRequestHandler):

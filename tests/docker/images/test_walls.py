@@ -22,7 +22,7 @@ from gymctl.images.locking import lock_of
 from gymctl.images.plan import plan_base, plan_servers
 from gymctl.images.sbom import sbom
 
-pytestmark = [pytest.mark.docker, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]
 
 
 @pytest.fixture

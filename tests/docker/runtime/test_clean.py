@@ -21,7 +21,7 @@ from fakes.strikes import strike
 
 pytestmark = [
     pytest.mark.docker,
-    pytest.mark.timeout(180),
+    pytest.mark.timeout(600),
     pytest.mark.skipif(os.getuid() != 0, reason="an engine of its own needs root"),
 ]
 LABELS = {

@@ -353,7 +353,7 @@ def test_the_users_localhost_is_reached_from_a_container(folder: Any) -> None:
 
 def test_a_model_that_listens_on_loopback_only_is_told_at_once(folder: Any, containers: Any) -> None:
     folder.server("tiny")
-    up = _up_with_model(folder, "127.0.0.1")  # it waits for 300 s, its caller for 120
+    up = _up_with_model(folder, "127.0.0.1")  # else it waits for 300 s
     assert up.returncode == 1
     assert "answers on 127.0.0.1 only" in up.stderr
     assert "0.0.0.0" in up.stderr

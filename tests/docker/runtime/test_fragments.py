@@ -61,7 +61,7 @@ def debugpy(tmp_path: Path) -> Path:
     return place
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_a_breakpoint_in_a_container_and_an_edit_without_a_build(folder: Any, debugpy: Path) -> None:
     folder.server("tiny", APP)
     assert folder.up("-d").returncode == 0

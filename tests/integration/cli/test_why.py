@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from fakes import runs
 from fakes.evaluations import REPO
+from fakes.program import own_head
 
 from gymctl.cli import why_up
 from gymctl.cli.main import main
@@ -133,7 +134,7 @@ def test_a_server_that_really_ends_before_it_is_ready_is_told_with_its_last_word
     shutil.copytree(REPO / "server_images" / weather, here / weather)
     app = here / weather / "app.py"
     app.write_text(_with(app, line))
-    start = ("up", "weather", "--search-dir", ".", "--model-type", "scripted_model", "-d")
+    start = ("up", "weather", "--search-dir", ".", "--model-type", "scripted_model", "-d", own_head())
     assert run(*start, "--runtime", "process", *more) == 5
     capsys.readouterr()
     assert run("why", "--up", "--json") == 0

@@ -50,7 +50,7 @@ def drawn(seed: int) -> list[Blow]:
     return blows
 
 
-@pytest.mark.timeout(60 + 60 * KILLS)
+@pytest.mark.timeout(300 + 120 * KILLS)
 def test_kills_lose_nothing_and_score_nothing_twice(tmp_path: Path) -> None:
     write_rows(tmp_path / "rows.jsonl")
     ordeal = Ordeal(tmp_path, arguments("struck.jsonl"), ROLLOUTS, SEED)

@@ -88,7 +88,7 @@ class Folder:
     def state(self) -> dict[str, Any]:
         return json.loads((self.parts.parent / "project.json").read_text())
 
-    def run(self, *args: str, timeout: float = 120, **environ: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *args: str, timeout: float = 240, **environ: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             self.command(*args),
             cwd=self.path,
@@ -98,7 +98,7 @@ class Folder:
             timeout=timeout,
         )
 
-    def up(self, *args: str, timeout: float = 120, **environ: str) -> subprocess.CompletedProcess[str]:
+    def up(self, *args: str, timeout: float = 240, **environ: str) -> subprocess.CompletedProcess[str]:
         return self.run(*self.up_arguments(*args), timeout=timeout, **environ)
 
     def start(self, *args: str, **environ: str) -> subprocess.Popen[str]:
