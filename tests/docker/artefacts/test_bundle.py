@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import mmap
 import os
 import shutil
 import subprocess
@@ -149,6 +150,13 @@ def test_a_bundle_is_all_that_a_stranger_needs(stranger: Stranger, bundle: Path)
     passport = json.loads((stranger.folder / "out" / "passport.json").read_text())
     assert passport["benchmark"] == {"reference": "sums.gymb", "digest": told["digest"]}
     assert stranger.engine.docker("ps", "--all", "--quiet").stdout == b""
+
+
+def test_where_the_author_worked_is_told_to_nobody(project: Path, bundle: Path) -> None:
+    with bundle.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        assert content.find(b"benchmarks/sums/config.yaml") >= 0
+        assert content.find(APP.encode()) >= 0, "the layers of images can be read as they are, too"
+        assert content.find(str(project).encode()) == -1
 
 
 def test_one_flipped_byte_of_a_layer_is_refused_before_anything_is_loaded(bundle: Path) -> None:
