@@ -34,23 +34,23 @@ def test_a_closed_terminal_drains_and_leaves_nothing(tmp_path: Path) -> None:
         "x.jsonl",
         head,
     ]
-    command += [SLOW, "-k", "40", "--concurrency", "4"]
+    command += [SLOW, "-k", "200", "--concurrency", "4"]
     screen, terminal = pty.openpty()
     process = subprocess.Popen(
         ["sh", "-c", IN_TERMINAL, os.ttyname(terminal), *command], cwd=tmp_path, start_new_session=True
     )
     try:
-        rollouts, end = tmp_path / "x.jsonl", time.monotonic() + 60
+        rollouts, end = tmp_path / "x.jsonl", time.monotonic() + 120
         while not (rollouts.exists() and len(read_lines(rollouts)) >= 4):
             assert process.poll() is None and time.monotonic() < end
             if select.select([screen], [], [], 0.05)[0]:
                 os.read(screen, 65536)
         os.close(terminal)
         os.close(screen)
-        assert process.wait(timeout=60) == 129
+        assert process.wait(timeout=120) == 129
     finally:
         process.kill()
         process.wait()
     assert processes_below(tmp_path) == []
-    assert 4 <= len(read_lines(rollouts)) < 100
+    assert 4 <= len(read_lines(rollouts)) < 1000
     assert (tmp_path / "x_aggregate_metrics.json").exists(), "what is there was scored"
