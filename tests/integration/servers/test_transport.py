@@ -15,6 +15,7 @@ import pytest
 
 from gymctl import connections
 from gymctl import transport as module
+from gymctl.runtime import probe
 from gymctl.servers.models import proxies
 from gymctl.transport import Transport, TransportError
 
@@ -60,6 +61,21 @@ async def test_a_refused_connection_is_tried_until_somebody_listens(transport, f
         answer = await call
     assert (answer.status, answer.body, len(received)) == (200, b"ok", 1)
     assert answer.cookies == {"a": "b=", "c": "d"}
+
+
+async def test_calls_between_servers_and_probes_ask_no_proxy(transport, free_port, monkeypatch):
+    """B43: Docker writes the proxies of its user's config.json into every container."""
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+        for spelled in (name, name.lower()):
+            monkeypatch.setenv(spelled, "http://127.0.0.1:1")
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    async with raw_server(free_port, lambda n: ANSWER) as received:
+        answer = await transport.call("POST", f"http://127.0.0.1:{free_port}/x", b"", retry_seconds=0)
+        assert answer.status == 200
+        async with probe.client() as session:
+            assert (await probe.foreign(session, f"http://127.0.0.1:{free_port}")).is_ready
+    assert [head.split()[:2] for head in received] == [[b"POST", b"/x"], [b"GET", b"/"]]
 
 
 async def test_a_refused_connection_is_given_up_in_time(transport, free_port):
