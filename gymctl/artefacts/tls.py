@@ -18,6 +18,7 @@ _OTHER_NAME = (62, 64)
 _UNKNOWN_CA = (2, 18, 19, 20, 21)
 """X509_V_ERR_… of OpenSSL."""
 _NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "UNKNOWN_PROTOCOL")
+_WANTS_OURS = ("CERTIFICATE_REQUIRED", "HANDSHAKE_FAILURE", "BAD_CERTIFICATE")
 
 
 def context(host: str, environ: Mapping[str, str] = os.environ) -> ssl.SSLContext:
@@ -69,6 +70,9 @@ def refusal(host: str, error: ssl.SSLError | ssl.CertificateError) -> Prerequisi
     elif any(word in reason for word in _NO_TLS):
         hint = "--plain-http does without; the engine then needs it in `insecure-registries`"
         return PrerequisiteError(f"the registry {host} does not speak TLS", hint=hint)
+    elif any(word in reason for word in _WANTS_OURS):
+        what = f"the registry {host} ended the connection"
+        return PrerequisiteError(what, hint=f"it wants a certificate of yours: {OWN.format(host=host)}")
     else:
         said = getattr(error, "verify_message", "") or reason.replace("_", " ").lower() or "no TLS"
         what, hint = f"is not accepted: {said}", f"CAs in {ours}/ca.crt count, and SSL_CERT_FILE"

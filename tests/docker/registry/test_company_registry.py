@@ -54,7 +54,7 @@ def trusted(company: Company) -> Iterator[None]:
         pytest.skip(f"only root may write to {CERTS}")
     is_new, folder = not CERTS.is_dir(), CERTS / company.registry.host
     try:
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
         shutil.copy(company.authority.file, folder / "ca.crt")
         yield
     finally:

@@ -37,9 +37,11 @@ def held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OciRegistr
 def waited(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """How long each wait would have been; nobody waits in a test."""
     seconds: list[float] = []
+    real = asyncio.sleep
 
     async def sleep(wanted: float) -> None:
-        seconds.append(wanted)
+        seconds.extend([wanted] if wanted else [])
+        await real(0)
 
     monkeypatch.setattr(clients.asyncio, "sleep", sleep)
     return seconds
