@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from gymctl.cli import eval_control as control
 from gymctl.cli import eval_health, head_address, runs, surroundings
 from gymctl.cli.collation import rows_of_run
 from gymctl.cli.driver import drive, find_driver
+from gymctl.cli.eval_ending import Ending
 from gymctl.cli.eval_flags import DEFAULT_CONCURRENCY, EvalFlags
 from gymctl.cli.eval_input import (
     default_outputs,
@@ -25,20 +25,20 @@ from gymctl.cli.eval_input import (
     sources,
     title,
 )
-from gymctl.cli.identity import REPEATED, identity, same_command
+from gymctl.cli.identity import REPEATED, identity
 from gymctl.cli.interrupts import Interrupts
 from gymctl.cli.output import Console, reporter
 from gymctl.cli.progress import following
 from gymctl.cli.progress_text import TextBlocks
 from gymctl.cli.serving import Served, Serving
-from gymctl.cli.table import RunFacts, file_lines, reason_lines, result_json, result_lines, under_floor
+from gymctl.cli.table import RunFacts
 from gymctl.config.checks.evaluation import Written
 from gymctl.config.model import Config
-from gymctl.config.tree.masking import MASK, redact
+from gymctl.config.tree.masking import redact
 from gymctl.contract.evaluation import EvaluationSettings
 from gymctl.contract.part import Pool
 from gymctl.contract.servers import ServerTable
-from gymctl.errors import GymctlError, Interrupted, RunError, ServerError
+from gymctl.errors import GymctlError, ServerError
 from gymctl.rollouts.attempts import most_attempts
 from gymctl.rollouts.dataset import Source
 from gymctl.rollouts.place import OutputBusyError
@@ -75,6 +75,7 @@ class Evaluation:
             is_kept_up=asked.is_kept_up,
             head=head_address.said(asked.selection) if config is None else None,
         )
+        self._ending = Ending(asked, written, console, self._secrets)
         self._names: dict[str, str] = {}
         """Who answers at which URL, for the messages of the transport."""
         self._title = ""
@@ -106,10 +107,10 @@ class Evaluation:
             finally:
                 run.close()
                 if run.has_begun:
-                    self._show(run)
+                    self._ending.show(run, self._facts(run))
                     if (repeated := REPEATED.get()) is not None:
                         repeated.ended(run.paths)
-        self._end(run, problem, interrupts)
+        self._ending.check(run, problem, interrupts.received)
 
     def _check_health(self, run: Run) -> dict[str, Any] | None:
         asked = self._settings
@@ -161,76 +162,6 @@ class Evaluation:
     @property
     def _secrets(self) -> frozenset[str]:
         return self._config.secrets if self._config is not None else frozenset()
-
-    def _show(self, run: Run) -> None:
-        """The result on stdout; where the files are and what to do next on stderr."""
-        console, facts, paths = self._console, self._facts(run), run.paths
-        files = {
-            "rollouts": paths.rollouts,
-            "failures": paths.failures,
-            "inputs": paths.inputs,
-            "metrics": paths.aggregate,
-            **({} if self._health is None else {"health": paths.health}),
-        }
-        existing = {name: str(path) for name, path in files.items() if path.exists()}
-        if self._asked.is_json:
-            console.json({**result_json(run.tally, facts), "files": existing})
-        else:
-            console.say()
-            console.data("\n".join(result_lines(run.tally, facts)))
-        console.say()
-        for text in file_lines(list(existing.items())):
-            console.say(text)
-        for reason in _reasons(run, self._secrets):
-            console.say(f" {'failed':<11} {reason}")
-        if run.replaced:
-            console.say(" note        replaced the results of an earlier run at the same place")
-        if run.still_owed:
-            command = self._same_command(run)
-            console.say(f" continue with the {run.still_owed:,}: {command}")
-            if MASK in command:
-                console.say(f"   with your key in the place of {MASK}")
-        elif not self._settings.disable_aggregation and not run.has_aggregate:
-            console.say()
-            console.say("next: the same command again computes the metrics")
-        else:
-            console.say()
-            console.say(_next(run, self._written))
-
-    def _same_command(self, run: Run) -> str:
-        is_named = self._settings.output_jsonl_fpath is not None
-        return same_command(self._secrets, run.paths.rollouts, names_output=is_named, cap=run.cap)
-
-    def _end(self, run: Run, problem: GymctlError | None, interrupts: Interrupts) -> None:
-        """The exit code, by raising."""
-        if interrupts.received is not None:
-            raise Interrupted(
-                "interrupted: some rollouts were not made" if run.tally.not_run else "interrupted",
-                signal_number=interrupts.received,
-                hint=f"{run.paths.rollouts} has what is finished; the same command goes on with the others"
-                if run.still_owed
-                else None,
-            )
-        if run.lost:
-            first = run.lost[0]
-            raise ServerError(
-                f"the run ended early: {'; '.join(str(lost) for lost in run.lost)}",
-                details=[redact(text, self._secrets) for text in first.last_lines],
-                hint=f"finished rollouts are in {run.paths.rollouts}, and the same command goes on with the "
-                f"others; gymctl logs {first.server} says more",
-            )
-        if problem is not None:
-            raise problem
-        if run.cap is not None:
-            raise control.budget_error(run)
-        coverage = run.tally.headline().coverage
-        if coverage < self._asked.min_coverage:
-            raise RunError(
-                f"coverage {coverage:.1%} is under the floor of {self._asked.min_coverage:.0%}",
-                where=str(run.paths.failures),
-                details=_reasons(run, self._secrets) if self._console.is_quiet else (),
-                hint=under_floor(run.tally, run.paths.rollouts),
-            )
 
     def _prepare(self, table: ServerTable) -> Run:
         """Rows, routes and output, all before the first side effect."""
@@ -377,20 +308,3 @@ def _made_with(run: Run, model: str | None) -> str | None:
     if not run.owed:
         return first
     return f"{first}, then {model}" if first else model
-
-
-def _reasons(run: Run, secrets: frozenset[str]) -> list[str]:
-    return reason_lines(run.tally, lambda text: redact(text, secrets))
-
-
-def _next(run: Run, written: Written) -> str:
-    """One thing worth doing now."""
-    if run.tally.failed:
-        return f"next: gymctl why {shlex.quote(str(run.paths.rollouts))}"
-    if written.settings.limit is not None:
-        place = written.where("limit")
-        limit = "--limit" if place == "--limit" else f"`limit` ({place})"
-        return f"next: leave out {limit} and name another --output to run all rows"
-    if run.summary.repeats == 1:
-        return "next: add -k 4 for pass@4 and a narrower interval, with another --output"
-    return f"next: gymctl metrics {shlex.quote(str(run.paths.rollouts))} --by task"
