@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")  # how long an example takes says how busy the machine is, not what is wrong
+
+
+def pytest_configure() -> None:
+    """What runs tests in the background (`&`, `nohup`) may ignore signals, and programs inherit that."""
+    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urljoin
 
 import aiohttp
+from yarl import URL
 
 MOST_BYTES = 4 << 20
 """Of a manifest or a list, as registries themselves accept."""
@@ -36,3 +38,22 @@ def list_in(found: Mapping[str, Any], key: str) -> list[Any]:
     """The list under a key; empty when something else stands there."""
     value = found.get(key)
     return value if isinstance(value, list) else []
+
+
+def place_named(answer: aiohttp.ClientResponse) -> str | None:
+    """The whole address in `Location`, empty meaning the one that was asked; None where it is none."""
+    try:
+        joined = urljoin(str(answer.url), answer.headers.get("Location", ""))
+        URL(joined, encoded=True)
+    except ValueError:
+        return None
+    return joined
+
+
+def next_page(answer: aiohttp.ClientResponse) -> str | None:
+    """Where the next page of a list is (RFC 8288)."""
+    try:
+        link = answer.links.get("next")
+    except ValueError:
+        return None
+    return None if link is None else str(link["url"])

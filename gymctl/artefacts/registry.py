@@ -14,14 +14,14 @@ import ssl
 import urllib.request
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from typing import Any, Self
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urlsplit
 
 import aiohttp
 from yarl import URL
 
 from gymctl import __version__
 from gymctl.artefacts import credentials, tls
-from gymctl.artefacts.answers import at_most, json_object, list_in
+from gymctl.artefacts.answers import at_most, json_object, list_in, next_page, place_named
 from gymctl.artefacts.descriptor import (
     EMPTY,
     MANIFESTS,
@@ -183,7 +183,7 @@ class Registry:
         """Where a blob is to be sent; nobody but the registry knows what the address means."""
         async with self._request("POST", path, "blobs/uploads/") as answer:
             await self._check(answer, f"{path}: upload")
-            place = _joined(str(answer.url), answer.headers.get("Location", ""))
+            place = place_named(answer)
         if place is None:
             raise EngineError(f"the registry {self.host} names no place for an upload", where=path)
         if self._base.startswith("https:") and not place.startswith("https:"):
@@ -215,7 +215,7 @@ class Registry:
                     return None
                 await self._check(answer, f"{path}: {key}")
                 found += list_in(await self._json(answer), key)
-                following = _next(answer)
+                following = next_page(answer)
             if following is None:
                 return found
             rest = following
@@ -381,22 +381,3 @@ async def _sent(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
     """Read in a thread: a file may lie on a slow disk."""
     while (chunk := await asyncio.to_thread(next, chunks, b"")) != b"":
         yield chunk
-
-
-def _joined(base: str, place: str) -> str | None:
-    """The address of a place that an answer names; None where it names none."""
-    try:
-        joined = urljoin(base, place)
-        URL(joined, encoded=True)
-    except ValueError:
-        return None
-    return joined
-
-
-def _next(answer: aiohttp.ClientResponse) -> str | None:
-    """Where the next page of a list is (RFC 8288)."""
-    try:
-        link = answer.links.get("next")
-    except ValueError:
-        return None
-    return None if link is None else str(link["url"])
