@@ -20,7 +20,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
+
 PATIENCE = 60.0
+needs_own_engine = pytest.mark.skipif(
+    os.geteuid() != 0 or any(shutil.which(name) is None for name in ("dockerd", "unshare", "nsenter")),
+    reason="an engine of its own needs root and dockerd",
+)
 
 
 @dataclass

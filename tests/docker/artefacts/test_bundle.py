@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from fakes.own_engine import OwnEngine, own_engine
+from fakes.own_engine import OwnEngine, needs_own_engine, own_engine
 from fakes.program import gymctl, read_lines
 
 from gymctl.artefacts import layout, plain_tar
@@ -60,10 +60,7 @@ class Sums(ResourcesServer):
 app = Sums.app()
 """
 
-pytestmark = pytest.mark.skipif(
-    os.geteuid() != 0 or any(shutil.which(name) is None for name in ("dockerd", "unshare", "nsenter")),
-    reason="an engine of its own needs root and dockerd",
-)
+pytestmark = needs_own_engine
 
 
 @pytest.fixture(scope="module")

@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.own_engine import own_engine
+from fakes.own_engine import needs_own_engine, own_engine
 
 from gymctl.config.model import BuildSettings, Config
 from gymctl.engine import Engine
 from gymctl.images.build import ensure, plan_all
 from gymctl.images.reproducible import check
 
-pytestmark = [
-    pytest.mark.docker,
-    pytest.mark.timeout(600),
-    pytest.mark.skipif(
-        os.getuid() != 0 or shutil.which("dockerd") is None,
-        reason="an engine of its own needs root and dockerd",
-    ),
-]
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(600), needs_own_engine]
 STEPS = """\
 ARG BASE_IMAGE
 FROM ${BASE_IMAGE}

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.own_engine import own_engine
+from fakes.own_engine import needs_own_engine, own_engine
 
 from gymctl.artefacts import saved
 from gymctl.cli.verify_inputs import looking
@@ -22,14 +21,7 @@ from gymctl.images.locking import lock_of
 from gymctl.images.sbom import sboms
 from gymctl.images.stores import configuration, held, held_or_gone
 
-pytestmark = [
-    pytest.mark.docker,
-    pytest.mark.timeout(600),
-    pytest.mark.skipif(
-        os.getuid() != 0 or shutil.which("dockerd") is None,
-        reason="an engine of its own needs root and dockerd",
-    ),
-]
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(600), needs_own_engine]
 
 
 async def test_a_lock_means_the_same_images_in_either_store(
