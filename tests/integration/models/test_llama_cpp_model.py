@@ -54,7 +54,7 @@ async def test_a_real_model_answers_with_token_ids_and_ends_quickly(spawn, pytho
     await _a_conversation_beyond_the_context_ends_as_incomplete(server)
 
     stories = [
-        asyncio.create_task(server.post("/v1/responses", {"input": "Tell a long story."})) for _ in range(8)
+        asyncio.create_task(server.post("/v1/responses", {"input": "Tell a long story."})) for _ in range(40)
     ]
     await asyncio.sleep(0.5)
     engine = _child(server.pid)
@@ -113,7 +113,8 @@ async def _a_conversation_beyond_the_context_ends_as_incomplete(server) -> None:
 
 
 async def test_a_caller_that_leaves_frees_its_slot(spawn, python):
-    server = await spawn(python, "llama_cpp_model", parallel=1, context=4096)
+    endless = {"ignore_eos": True}  # what is sampled may be a story of three words
+    server = await spawn(python, "llama_cpp_model", parallel=1, context=4096, extra_body=endless)
     short = {"input": "hi", "max_output_tokens": 1}
     await server.post("/v1/responses", short)
     for long in ({"input": "Tell a very long story.", "max_output_tokens": 3500}, {"input": "word " * 3500}):
