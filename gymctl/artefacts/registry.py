@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import hashlib
-import ssl
 import urllib.request
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
 from typing import Any, Self
 from urllib.parse import urlsplit
 
@@ -36,6 +34,7 @@ from gymctl.artefacts.descriptor import (
     short,
 )
 from gymctl.artefacts.reference import is_loopback
+from gymctl.artefacts.unreachable import Unreachable, unreachable
 from gymctl.contract import retry_after
 from gymctl.errors import EngineError, GymctlError, IntegrityError, PrerequisiteError
 
@@ -134,22 +133,39 @@ class Registry:
         Until it has ended nothing that it gave may be trusted.
         """
         total, size = hashlib.sha256(), 0
-        async with self._request("GET", path, f"blobs/{blob.digest}") as answer:
-            if answer.status == 404:
-                what = f"the registry has no blob {short(blob.digest)}"
-                raise IntegrityError(what, where=f"{self.host}/{path}", hint="push it again")
-            await self._check(answer, f"{path}: {short(blob.digest)}")
-            async for chunk in answer.content.iter_chunked(_CHUNK):
-                total.update(chunk)
-                size += len(chunk)
-                if size > blob.size:
-                    break
-                yield chunk
+        for attempt in range(1, TRIES + 1):
+            try:
+                async with contextlib.aclosing(self._rest_of(path, blob, size)) as chunks:
+                    async for chunk in chunks:
+                        total.update(chunk)
+                        size += len(chunk)
+                        if size > blob.size:
+                            break
+                        yield chunk
+                break
+            except Unreachable:
+                if attempt == TRIES:
+                    raise
+            await asyncio.sleep(attempt)
         if size != blob.size or f"sha256:{total.hexdigest()}" != blob.digest:
             found = f"sha256:{total.hexdigest()}" if size <= blob.size else f"more than {blob.size} bytes"
             raise self._other(
                 path, blob.annotations.get("org.opencontainers.image.title", "blob"), blob.digest, found
             )
+
+    async def _rest_of(self, path: str, blob: Descriptor, start: int) -> AsyncGenerator[bytes]:
+        """The bytes of a blob after the first `start`, unchecked. Raises Unreachable when they break off."""
+        headers = {"Range": f"bytes={start}-"} if start else {}
+        async with self._request("GET", path, f"blobs/{blob.digest}", headers=headers) as answer:
+            if answer.status == 404:
+                what = f"the registry has no blob {short(blob.digest)}"
+                raise IntegrityError(what, where=f"{self.host}/{path}", hint="push it again")
+            await self._check(answer, f"{path}: {short(blob.digest)}")
+            known = 0 if answer.status == 206 else start  # who knows no ranges sends all of it
+            async for chunk in answer.content.iter_chunked(_CHUNK):
+                if rest := chunk[known:]:
+                    yield rest
+                known = max(0, known - len(chunk))
 
     async def read(self, path: str, blob: Descriptor) -> bytes:
         """A blob whole; for small ones."""
@@ -158,24 +174,30 @@ class Registry:
     async def put_blob(self, path: str, blob: Descriptor, chunks: Iterable[bytes]) -> bool:
         """Store a blob where it is missing. Returns whether it was sent.
 
-        chunks: what is no iterator, and so can be read twice, is sent again to a registry that was busy.
+        chunks: what is no iterator, and so can be read twice, is sent again to a registry that was busy or
+        ended the connection.
         """
         if await self.has_blob(path, blob.digest) is not None:
             return False
         headers = {"Content-Type": "application/octet-stream", "Content-Length": str(blob.size)}
         tries = 1 if iter(chunks) is chunks else TRIES
         for attempt in range(1, tries + 1):
-            place = await self._upload(path)
-            place += f"{'&' if '?' in place else '?'}digest={blob.digest}"
-            async with self._request(
-                "PUT", path, place, headers=headers, data=_sent(iter(chunks)), is_repeatable=False
-            ) as answer:
-                pause = _pause(answer, attempt)
-                # 401: the login ran out since; 404: the upload is forgotten. Both begin anew.
-                is_over = attempt == tries or answer.status not in (*_BUSY, 401, 404)
-                if is_over or pause > LONGEST_WAIT:
-                    await self._check(answer, f"{path}: {short(blob.digest)}")
-                    return True
+            pause = float(attempt)
+            try:
+                place = await self._upload(path)
+                place += f"{'&' if '?' in place else '?'}digest={blob.digest}"
+                async with self._request(
+                    "PUT", path, place, headers=headers, data=_sent(iter(chunks)), is_repeatable=False
+                ) as answer:
+                    pause = _pause(answer, attempt)
+                    # 401: the login ran out since; 404: the upload is forgotten. Both begin anew.
+                    is_over = attempt == tries or answer.status not in (*_BUSY, 401, 404)
+                    if is_over or pause > LONGEST_WAIT:
+                        await self._check(answer, f"{path}: {short(blob.digest)}")
+                        return True
+            except Unreachable:
+                if attempt == tries:
+                    raise
             await asyncio.sleep(pause)
         raise AssertionError("the last one returns")
 
@@ -282,7 +304,8 @@ class Registry:
                         yield answer
                         return
             except (aiohttp.ClientError, OSError, TimeoutError) as error:
-                raise self._unreachable(error) from None
+                is_tls = self._base.startswith("https:")
+                raise unreachable(self.host, error, is_tls=is_tls) from None
             await asyncio.sleep(pause)
 
     def _is_own(self, url: URL) -> bool:
@@ -344,20 +367,6 @@ class Registry:
                 hint="check the name, the port and this machine's proxy: what is there is something else",
             )
         return found
-
-    def _unreachable(self, error: Exception) -> GymctlError:
-        """Without the library's own text: it may hold a URL with a key in it."""
-        cause = getattr(error, "certificate_error", None) or getattr(error, "os_error", error)
-        if isinstance(cause, ssl.SSLError | ssl.CertificateError):
-            return tls.refusal(self.host, cause)
-        hint = "check the name, the port and this machine's network and proxy"
-        reason = getattr(error, "strerror", None) or type(error).__name__
-        is_cut = isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientOSError)
-        if is_cut and getattr(error, "errno", None) in (None, errno.ECONNRESET, errno.EPIPE):
-            reason = "it ended the connection"
-            if self._base.startswith("https:"):  # asyncio does not tell what TLS says then
-                hint += f"; or it wants a certificate of yours: {tls.OWN.format(host=self.host)}"
-        return PrerequisiteError(f"the registry {self.host} cannot be reached: {reason}", hint=hint)
 
     def _other(self, path: str, what: str, expected: str, found: str) -> IntegrityError:
         return IntegrityError(

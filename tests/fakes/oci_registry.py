@@ -59,6 +59,10 @@ class OciRegistry:
     challenge: str = 'Bearer realm="{realm}",service="registry.example",scope="{scope}"'
     refusals: dict[str, list[web.Response]] = field(default_factory=dict[str, "list[web.Response]"])
     """By the beginning of `GET /v2/…`: what is answered to the next such requests, in turn."""
+    cuts: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
+    """The same, after how many bytes of a blob the connection ends."""
+    has_ranges: bool = True
+    """Whether it sends a part of a blob that is asked for alone."""
     asked: list[Asked] = field(default_factory=list[Asked])
     blobs: dict[str, dict[str, bytes]] = field(
         default_factory=lambda: defaultdict[str, "dict[str, bytes]"](dict)
@@ -89,6 +93,9 @@ class OciRegistry:
         for beginning, answers in self.refusals.items():
             if what.startswith(beginning) and answers:
                 return answers.pop(0)
+        for beginning, cuts in self.cuts.items():
+            if what.startswith(beginning) and cuts:
+                return await self._cut(request, cuts.pop(0))
         if request.path == "/token":
             return self._token(request)
         kind, name, rest = _route(request.path)
@@ -101,12 +108,28 @@ class OciRegistry:
         if kind == "manifests":
             return await self._manifest(request, name, rest)
         if kind == "blobs":
-            return self._blob(name, rest)
+            return self._blob(request, name, rest)
         if kind == "referrers":
             return self._referrers(request, name, rest)
         if kind == "tags":
             return self._tags(request, name)
         return _error(404, "UNSUPPORTED")
+
+    async def _cut(self, request: web.Request, after: int) -> web.StreamResponse:
+        """The connection ends after so many bytes of what is sent or read."""
+        transport = request.transport
+        assert transport is not None
+        if request.method == "GET":
+            answer = self._blob(request, *_route(request.path)[1:])
+            assert isinstance(answer, web.Response) and isinstance(answer.body, bytes)
+            head = f"HTTP/1.1 {answer.status} Cut\r\nContent-Length: {len(answer.body)}\r\n\r\n"
+            transport.write(head.encode() + answer.body[:after])
+            transport.close()
+        else:
+            if after:
+                await request.content.readexactly(after)
+            transport.abort()
+        return web.Response()
 
     def _token(self, request: web.Request) -> web.StreamResponse:
         if request.headers.get("Authorization") != f"Basic {self.login}":
@@ -144,15 +167,20 @@ class OciRegistry:
         found = self.blobs[request.query["from"]].get(request.path.rpartition("/")[2])
         return web.Response(body=found) if found is not None else web.Response(status=404)
 
-    def _blob(self, name: str, digest: str) -> web.StreamResponse:
+    def _blob(self, request: web.Request, name: str, digest: str) -> web.StreamResponse:
         found = self.blobs[name].get(digest)
         if found is None:
             return _error(404, "BLOB_UNKNOWN")
         if self.is_storing_elsewhere:
             place = f"http://localhost:{self.port}/storage/{digest}?from={name}&sig=a%2Bb%2F"
             return web.Response(status=307, headers={"Location": place})
+        asked = request.headers.get("Range", "") if self.has_ranges else ""
+        start = int(asked.removeprefix("bytes=").removesuffix("-") or 0)
         return web.Response(
-            body=found, headers={"Docker-Content-Digest": digest}, content_type="application/octet-stream"
+            status=206 if asked else 200,
+            body=found[start:],
+            headers={"Docker-Content-Digest": digest},
+            content_type="application/octet-stream",
         )
 
     async def _upload(self, request: web.Request, name: str, session: str) -> web.StreamResponse:

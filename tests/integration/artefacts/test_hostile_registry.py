@@ -154,7 +154,10 @@ async def test_a_registry_in_trouble_is_told_whatever_it_says(
     assert "answers 500" in await refused(liar, EngineError)
 
 
-async def test_body_that_ends_in_the_middle_is_a_registry_that_is_away(liar: Liar) -> None:
+async def test_body_that_ends_in_the_middle_is_a_registry_that_is_away(
+    liar: Liar, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "TRIES", 1)
     artefact = pack(made())
     liar.holds(artefact.manifest, *(item.data for _, item in artefact.blobs))
 

@@ -17,7 +17,7 @@ from gymctl.artefacts import registry as clients
 from gymctl.artefacts.content import Item
 from gymctl.artefacts.descriptor import OCI_EMPTY, Descriptor, manifest_bytes
 from gymctl.artefacts.registry import Registry, fallback_tag
-from gymctl.errors import EngineError, PrerequisiteError
+from gymctl.errors import EngineError, IntegrityError, PrerequisiteError
 
 LOGIN = base64.b64encode(b"reader:correct-horse-7").decode()
 TYPE = "application/vnd.example.thing"
@@ -178,6 +178,69 @@ async def test_registry_that_is_busy_for_long_says_for_how_long(
                 await call
             assert error.value.hint == "it wants to be asked again in 3,600 s"
     assert waited == []
+
+
+async def test_upload_that_breaks_is_sent_again_from_its_beginning(
+    held: OciRegistry, waited: list[float]
+) -> None:
+    chunks = [bytes([number]) * (1 << 20) for number in range(4)]
+    blob = Descriptor.of(TYPE, b"".join(chunks))
+    held.cuts = {"PUT /v2/a/b/blobs/uploads": [1 << 20], "POST /v2/a/b/blobs/uploads": [0]}
+    async with Registry(held.host) as client:
+        assert await client.put_blob("a/b", blob, chunks)
+    assert held.blobs["a/b"] == {blob.digest: b"".join(chunks)}
+    assert waited == [1.0, 2.0]
+    sent = [one.what.partition("?")[0] for one in held.requests("PUT ")]
+    assert len(sent) == len(set(sent)) == 2, "each to an upload of its own"
+
+
+@pytest.mark.parametrize("method", ["PUT", "POST"])
+async def test_upload_that_breaks_every_time_ends_in_one_sentence(
+    held: OciRegistry, waited: list[float], method: str
+) -> None:
+    held.cuts[f"{method} /v2/a/b/blobs/uploads"] = [0] * 9
+    async with Registry(held.host) as client:
+        with pytest.raises(PrerequisiteError, match="cannot be reached: it ended the connection"):
+            await client.put_blob("a/b", Descriptor.of(TYPE, DATA), [DATA])
+    assert len(held.requests(f"{method} ")) == len(waited) + 1 == 3
+
+
+async def test_upload_that_can_be_read_once_is_not_sent_again(held: OciRegistry) -> None:
+    held.cuts["PUT /v2/a/b/blobs/uploads"] = [1]
+    async with Registry(held.host) as client:
+        with pytest.raises(PrerequisiteError, match="it ended the connection"):
+            await client.put_blob("a/b", Descriptor.of(TYPE, DATA), iter([DATA]))
+    assert len(held.requests("PUT ")) == 1
+
+
+@pytest.mark.parametrize("has_ranges", [True, False])
+@pytest.mark.parametrize("is_altered", [True, False])
+async def test_blob_that_breaks_off_is_read_on_and_is_what_its_digest_says(
+    held: OciRegistry, waited: list[float], has_ranges: bool, is_altered: bool
+) -> None:
+    held.has_ranges = has_ranges
+    blob = Descriptor.of(TYPE, DATA)
+    async with Registry(held.host) as client:
+        await push(client)
+        held.cuts["GET /v2/a/b/blobs"] = [3, 5] if has_ranges else [3, 8]
+        if is_altered:
+            held.blobs["a/b"][blob.digest] = DATA[:-1] + b"!"
+            with pytest.raises(IntegrityError, match="is not what its digest says"):
+                await client.read("a/b", blob)
+        else:
+            assert await client.read("a/b", blob) == DATA
+    assert waited == [1.0, 2.0] and len(held.requests("GET /v2/a/b/blobs")) == 3
+
+
+async def test_blob_that_breaks_off_every_time_ends_in_one_sentence(
+    held: OciRegistry, waited: list[float]
+) -> None:
+    async with Registry(held.host) as client:
+        await push(client)
+        held.cuts["GET /v2/a/b/blobs"] = [1] * 9
+        with pytest.raises(PrerequisiteError, match="cannot be reached: it ended the connection"):
+            await client.read("a/b", Descriptor.of(TYPE, DATA))
+    assert len(held.requests("GET /v2/a/b/blobs")) == len(waited) + 1 == 3
 
 
 async def test_blob_that_lies_elsewhere_comes_without_the_token_and_with_its_address_as_it_was(
