@@ -209,15 +209,16 @@ def check_place(place: str) -> None:
 
 def parse(text: bytes, where: str) -> Manifest:
     """benchmark.json as read from anywhere. Raises IntegrityError: broken, or of a newer gymctl."""
+    version = lock_file.newer(text, SCHEMA)
+    if version is not None:
+        what = f"the benchmark was packed by a newer gymctl ({version})"
+        raise IntegrityError(what, where=where, hint="use that version")
     try:
         found = Manifest.model_validate_json(text)
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"])) or "the file"
         raise IntegrityError(f"{MANIFEST} is broken: {key}: {first['msg']}", where=where) from None
-    if found.schema_version > SCHEMA:
-        what = f"the benchmark was packed by a newer gymctl ({found.gymctl})"
-        raise IntegrityError(what, where=where, hint="use that version")
     places = [entry.path for entry in found.files]
     for place in places:
         check_place(place)

@@ -38,8 +38,8 @@ def command(
 ) -> None:
     """Write one file with a benchmark: `gymctl unbundle` or plain `docker load` uses it, with no network.
 
-    Images that are missing are built. The model is chosen by who runs it, so the model servers that add no
-    packages come along, and that of --model-type. The same benchmark gives the same bytes.
+    Images that are missing are built. The model is chosen by who runs it, so the small built-in
+    model servers come along, and that of --model-type. The same benchmark gives the same bytes.
     """
     from gymctl.cli import interrupts
 

@@ -41,7 +41,10 @@ Registry = Annotated[
 Tag = Annotated[str, typer.Option("--tag", help="What the benchmark is called there.")]
 Lock = Annotated[Path, typer.Option("--lock", metavar="FILE", help="The lock that is told the digests.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be pushed, and do nothing.")]
-Json = Annotated[bool, typer.Option("--json", help="What was pushed as one JSON object on stdout.")]
+Json = Annotated[
+    bool,
+    typer.Option("--json", help="References and digests as JSON: an object, of several benchmarks an array."),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only the table, warnings and errors.")]
 
 
@@ -58,8 +61,8 @@ def command(
 ) -> None:
     """Push a benchmark: the images of its servers and itself, so that anyone can run it by digest.
 
-    Images that are missing are built. The model is chosen by who runs it, so the model servers that add no
-    packages come along, and that of --model-type. Credentials are those of `docker login`.
+    Images that are missing are built. The model is chosen by who runs it, so the small built-in
+    model servers come along, and that of --model-type. Credentials are those of `docker login`.
     """
     from gymctl.artefacts.push import Place
     from gymctl.artefacts.reference import is_tag, parse_place
@@ -80,11 +83,9 @@ def command(
     async def main(signals: Interrupts) -> None:
         found: list[dict[str, Any]] = []
         for selection in selections:
-            if dry_run:
-                await _dry_run(selection, asked, console)
-            else:
-                found.append(await _push(selection, asked, console))
-        if json and not dry_run:
+            push = _dry_run if dry_run else _push
+            found.append(await push(selection, asked, console))
+        if json:
             console.json(found[0] if len(found) == 1 else found)
 
     interrupts.run(main, console.insist)
@@ -168,27 +169,33 @@ def _json(pushed: list[PushedImage], benchmark: PushedBenchmark) -> dict[str, An
     }
 
 
-async def _dry_run(selection: Selection, asked: _Asked, console: Console) -> None:
+async def _dry_run(selection: Selection, asked: _Asked, console: Console) -> dict[str, Any]:
     """The commands, from the configuration alone."""
     import asyncio
 
-    from gymctl.artefacts.gather import gather
+    from gymctl.artefacts.content import relocked
+    from gymctl.artefacts.made import gathered
     from gymctl.config.load import load
+    from gymctl.images.lock import Lock
+    from gymctl.images.plan import BaseImage
+    from gymctl.images.project import Pythons
 
     config = load(replace(selection, model_type=None))
-    content = await asyncio.to_thread(gather, config, selection)
-    console.say("would build images that are missing, attach an SBOM to each, and run")
-    folders = {
-        f"{one.kind}/{one.implementation}": one for one in config.servers.values() if one.folder != Path()
-    }
-    from gymctl.images.plan import repository
-
-    names = ["gymctl/base", *(repository(one.kind, one.implementation) for one in folders.values())]
-    for name in dict.fromkeys(names):
-        target = asked.place.path(name.rsplit("/", 1)[-1])
-        console.data(f"docker push {asked.place.host}/{target}:<hash of its inputs>")
+    found = await asyncio.to_thread(gathered, config, selection)
+    found.tell_of_links(reporter(console))
+    unknown = BaseImage("unknown", "")  # the names of images do not depend on it
+    plans = await asyncio.to_thread(found.plans, Pythons(unknown, unknown))
+    names = dict.fromkeys(plan.repository.rsplit("/", 1)[-1] for plan in plans)
+    images = [f"{asked.place.host}/{asked.place.path(name)}" for name in names]
+    content = relocked(found.content, Lock())
     total = sum(item.size for item in content.files.values())
-    console.say(
-        f"and send {len(content.files)} files ({size(total)}) as "
-        f"{asked.place.host}/{asked.place.path(content.name)}:{asked.tag}"
-    )
+    reference = f"{asked.place.host}/{asked.place.path(content.name)}:{asked.tag}"
+    if not asked.is_json:
+        console.say("would build images that are missing, attach an SBOM to each, and run")
+        for image in images:
+            console.data(f"docker push {image}:<hash of its inputs>")
+        console.say(f"and send {len(content.files)} files ({size(total)}) as {reference}")
+    return {
+        "benchmark": {"reference": reference, "files": len(content.files), "size": total},
+        "images": [{"repository": image} for image in images],
+    }

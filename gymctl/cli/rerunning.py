@@ -15,7 +15,7 @@ from gymctl.cli import rerun_words
 from gymctl.cli.identity import REPEATED, Repeated
 from gymctl.cli.output import Console
 from gymctl.cli.surroundings import environments_of
-from gymctl.cli.verify_run import run_at
+from gymctl.cli.verify_run import own, run_at
 from gymctl.config.model import Config
 from gymctl.errors import GateError, GymctlError, IntegrityError, Interrupted
 from gymctl.paths import RunPaths
@@ -56,6 +56,7 @@ def rerun(asked: Asked) -> None:
         set_files=[_absolute(word) for word in asked.set_files],
     )
     console = Console(is_quiet=asked.is_quiet)
+    _hold_to_seal(told, paths, console, is_exact=asked.is_exact)
     checks = Checks(told, paths, asked.is_exact, console)
     result, error = _evaluate(words, told, paths, checks, asked, console)
     if checks.made is None or isinstance(error, Interrupted):
@@ -68,6 +69,21 @@ def rerun(asked: Asked) -> None:
         raise error
     if asked.is_gate and compared.equal < compared.records:
         raise GateError(f"gate failed: {compared}", where=str(checks.made.rollouts))
+
+
+def _hold_to_seal(told: Passport, paths: RunPaths, console: Console, *, is_exact: bool) -> None:
+    """What was edited since the run ended proves nothing, the passport above all."""
+    found = own(told, paths.passport.read_bytes(), paths)
+    texts = [f"{one.name}: {one.detail}" for one in found if one.status == "differs"]
+    if texts and is_exact:
+        raise IntegrityError(
+            "files of the run are not what they were when it ended",
+            where=str(paths.rollouts),
+            details=texts,
+            hint="restore them; without --exact it is run all the same",
+        )
+    for text in texts:
+        console.insist(f"warning: not as the run left it: {text}")
 
 
 @dataclass(slots=True)

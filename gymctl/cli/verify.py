@@ -73,11 +73,12 @@ def command(
 
 
 def is_lock_file(path: Path) -> bool:
-    """By its name, or by what is in it: a passport has images too, but not as a list."""
-    if path.suffix != ".json" or not path.is_file():
-        return False
+    """By its name, also of one that is not there, or by what is in it: a passport has images too, but not as
+    a list."""
     if path.name.endswith("lock.json"):
         return True
+    if path.suffix != ".json" or not path.is_file():
+        return False
     try:
         found = loads(path.read_bytes())
     except ValueError:

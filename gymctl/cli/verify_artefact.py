@@ -40,7 +40,10 @@ def verify(
     async def main(_: Interrupts) -> list[Finding]:
         async with Registries(plain_http) as registries:
             if is_lock:
-                return await lock_findings(locks.read(Path(what)), registries, engine, is_deep=is_deep)
+                lock = locks.read(Path(what))
+                if not lock.images:
+                    raise IntegrityError("the lock names no image", where=what)
+                return await lock_findings(lock, registries, engine, is_deep=is_deep)
             wanted = reference.parse(what)
             return await reference_findings(wanted, registries, engine, is_deep=is_deep)
 

@@ -77,13 +77,15 @@ def findings(paths: RunPaths) -> list[Finding]:
     told = passport.read(paths.passport)
     if told is None:
         return [Finding("passport", "differs", "it cannot be read, so nothing else can be checked")]
-    return [
-        _passport(told, raw),
-        _seal(told, paths),
-        *_files(told, paths),
-        _rows(told, paths),
-        *made_from(told, paths.lock),
-    ]
+    return [*own(told, raw, paths), *made_from(told, paths.lock)]
+
+
+def own(told: Passport, raw: bytes, paths: RunPaths) -> Iterator[Finding]:
+    """The passport, of which `raw` are the bytes, and the files that the run wrote."""
+    yield _passport(told, raw)
+    yield _seal(told, paths)
+    yield from _files(told, paths)
+    yield _rows(told, paths)
 
 
 def _passport(told: Passport, raw: bytes) -> Finding:

@@ -115,30 +115,63 @@ def _as_pushed(image: LockedImage, pushed: LockedImage | None) -> LockedImage:
     return image.model_copy(update={"repository": pushed.repository, "digest": pushed.digest})
 
 
+class _Version(BaseModel):
+    """What every schema of a file of ours says, whatever else it has."""
+
+    schema_version: int = SCHEMA
+    gymctl: str = ""
+
+
+def newer(data: bytes, schema: int) -> str | None:
+    """The gymctl that wrote a file of a later schema, whose form nobody knows here. None: it is no such."""
+    try:
+        found = _Version.model_validate_json(data)
+    except ValidationError:
+        return None
+    return found.gymctl if found.schema_version > schema else None
+
+
+_ANEW = "was it edited by hand? remove it, and `gymctl build` writes it anew"
+
+
 def read(path: Path) -> Lock:
     """Raises IntegrityError: not there, broken, or written by a newer gymctl."""
     try:
-        found = Lock.model_validate_json(path.read_bytes())
+        data = path.read_bytes()
     except FileNotFoundError:
-        hint = "`gymctl build` writes one; --lock FILE names another"
+        hint = "`gymctl build` writes one; `--locked --lock FILE` takes another"
         raise IntegrityError("there is no lock file", where=str(path), hint=hint) from None
     except OSError as error:
         raise IntegrityError(f"the lock file cannot be read: {error.strerror}", where=str(path)) from None
+    version = newer(data, SCHEMA)
+    if version is not None:
+        hint = "use that version"
+        raise IntegrityError(f"the lock is of a newer gymctl ({version})", where=str(path), hint=hint)
+    try:
+        found = Lock.model_validate_json(data)
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"])) or "the file"
-        raise IntegrityError(f"the lock file is broken: {key}: {first['msg']}", where=str(path)) from None
-    if found.schema_version > SCHEMA:
-        hint = "use that version"
-        raise IntegrityError(f"the lock is of a newer gymctl ({found.gymctl})", where=str(path), hint=hint)
+        what = f"the lock file is broken: {key}: {first['msg']}"
+        raise IntegrityError(what, where=str(path), hint=_ANEW) from None
+    _refuse_doubles(found, path)
+    return found
+
+
+def _refuse_doubles(lock: Lock, path: Path) -> None:
+    """Raises IntegrityError: one image for two servers, or two images for one."""
     by_id: dict[str, LockedImage] = {}
-    for image in found.images:
+    by_key: dict[tuple[str, str, str], LockedImage] = {}
+    for image in lock.images:
         other = by_id.setdefault(image.id, image)
         if other.inputs != image.inputs:
-            what = f"the lock has one image, {image.id[7:19]}, for {other.name} and for {image.name}"
-            hint = "was it edited by hand? `gymctl build` writes it anew"
-            raise IntegrityError(what, where=str(path), hint=hint)
-    return found
+            what = f"the lock has one image, {short(image.id)}, for {other.name} and for {image.name}"
+            raise IntegrityError(what, where=str(path), hint=_ANEW)
+        other = by_key.setdefault((image.name, image.platform, image.context), image)
+        if other.id != image.id:
+            ids = f"{short(other.id)} and {short(image.id)}"
+            what = f"the lock has two images, {ids}, for {image.name} ({image.platform})"
+            raise IntegrityError(what, where=str(path), hint=_ANEW)
 
 
 def write(path: Path, lock: Lock) -> None:
@@ -175,7 +208,8 @@ def changing(path: Path) -> Iterator[Lock]:
 
 
 def check_place(path: Path) -> None:
-    """What `write` would refuse after minutes of building. Raises PrerequisiteError, UsageError."""
+    """What `write` and `changing` would refuse after minutes of building. Raises PrerequisiteError,
+    UsageError, and IntegrityError: what is there is no lock."""
     if path.is_dir():
         raise UsageError("a lock is a file, and this is a folder", where=str(path))
     if not path.parent.is_dir():
@@ -184,6 +218,8 @@ def check_place(path: Path) -> None:
         raise PrerequisiteError(
             "the lock cannot be written: its folder is closed to you", where=str(path), hint=_OTHER_PLACE
         )
+    if os.path.lexists(path):
+        read(path)
 
 
 _OTHER_PLACE = "--lock FILE names another place"

@@ -1,4 +1,4 @@
-"""bundle, unbundle and `eval FILE.gymb`, as far as they come without an engine: what is refused, and how."""
+"""push, bundle, unbundle and `eval FILE.gymb`, as far as they come without an engine."""
 
 from __future__ import annotations
 
@@ -56,3 +56,39 @@ def test_what_cannot_be_is_told_at_once(tmp_path: Path) -> None:
     for arguments, (code, says) in cases.items():
         done = gymctl(*arguments, cwd=tmp_path)
         assert (done.returncode, says in done.stderr) == (code, True), f"{arguments}: {done.stderr}"
+
+
+def test_dry_run_of_push_names_what_would_go(tmp_path: Path) -> None:
+    environ = {"DOCKER_HOST": "tcp://127.0.0.1:1"}
+    place = ("--registry", "localhost:1/bench", "--dry-run", "--json")
+    done = gymctl(
+        "push", "arithmetic", "--model-type", "llama_cpp_model", *place, cwd=tmp_path, environ=environ
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    images = [image["repository"] for image in told["images"]]
+    assert images[0] == "localhost:1/bench/base"
+    names = {name.rpartition("/")[2] for name in images}
+    assert {"resources-reasoning-tasks", "model-openai-model", "model-llama-cpp-model"} <= names
+    assert told["benchmark"]["reference"] == "localhost:1/bench/arithmetic:latest"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_model_beside_one_of_the_benchmarks_own_is_refused(tmp_path: Path) -> None:
+    place = ("--registry", "localhost:1/bench", "--dry-run")
+    done = gymctl("push", "weather", "--model-type", "openai_model", *place, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "a model server of its own, scripted_model" in done.stderr
+
+
+def test_link_that_leads_out_is_told(tmp_path: Path) -> None:
+    folder = tmp_path / "here/benchmarks/tool"
+    folder.mkdir(parents=True)
+    (tmp_path / "private").write_text("x")
+    (folder / "config.yaml").write_text("config_paths: [benchmarks/weather/config.yaml]\n")
+    (folder / "inside.yaml").symlink_to("config.yaml")
+    (folder / "outside").symlink_to(tmp_path / "private")
+    arguments = ("push", "tool", "--registry", "localhost:1/bench", "--dry-run", "--json")
+    done = gymctl(*arguments, cwd=tmp_path / "here")
+    assert done.returncode == 0, done.stderr
+    assert "search roots; what is there travels: benchmarks/tool/outside\n" in done.stderr

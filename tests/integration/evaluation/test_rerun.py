@@ -16,6 +16,7 @@ from fakes.openai_upstream import OpenAIUpstream
 from fakes.program import gymctl, processes_below, read_lines, start
 
 from gymctl.contract.rollout import rollout_key
+from gymctl.rollouts import passport, seal
 from gymctl.rollouts.canonical import canonical
 
 WEATHER = "resources_servers/weather"
@@ -153,6 +154,32 @@ def test_what_differs_is_refused_by_name_before_anything_starts(
     assert not list((folder / "out").glob("*refused*")), "and nothing was written"
 
 
+def seal_again(path: Path) -> None:
+    """As whoever edits a passport and knows how it is sealed."""
+    told = json.loads(path.read_bytes())
+    told["seal"]["passport"] = seal.own_digest(told)
+    path.write_bytes(passport.text(told))
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "told"),
+    [
+        ("x/passport.json", '"repeats": 1', '"repeats": 2', "passport: edited"),
+        ("x.jsonl", '"reward":1.0', '"reward":0.0', "rollouts: expected sha256:"),
+    ],
+)
+def test_a_run_that_was_edited_is_no_measure(
+    folder: Path, name: str, old: str, new: str, told: str, request: pytest.FixtureRequest
+) -> None:
+    kept = folder.with_name("kept")
+    request.addfinalizer(lambda: (shutil.rmtree(folder), shutil.copytree(kept, folder)))
+    replace(f"out/{name}", old, new)(folder)
+    code, out, err = again(folder, "--exact", "-o", "out/refused.jsonl")
+    assert (code, out) == (9, "")
+    assert told in err and "not what they were when it ended" in err
+    assert not list((folder / "out").glob("*refused*"))
+
+
 def test_another_version_environment_model_or_limit_is_refused(
     folder: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -160,6 +187,7 @@ def test_another_version_environment_model_or_limit_is_refused(
     request.addfinalizer(lambda: (shutil.rmtree(folder), shutil.copytree(kept, folder)))
     for old, (new, _) in TOLD.items():
         replace("out/x/passport.json", old, new)(folder)
+    seal_again(folder / "out/x/passport.json")
     code, _, err = again(folder, "--exact")
     assert code == 9
     for _, told in TOLD.values():
@@ -176,6 +204,7 @@ def test_limits_that_are_in_force_are_compared_before_the_first_rollout(
     told = json.loads(path.read_text())
     told["servers"]["weather"].update(cgroup="v2", memory_bytes=12345678)
     path.write_text(json.dumps(told))
+    seal_again(path)
     code, _, err = again(folder, "--exact", "-o", "out/refused.jsonl")
     if json.loads((kept / "out/x/passport.json").read_text())["servers"]["weather"]["cgroup"] is None:
         pytest.skip("no cgroup can be read here")

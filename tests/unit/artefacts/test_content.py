@@ -250,8 +250,9 @@ def test_place_outside_of_the_folder_is_refused(place: str) -> None:
 def test_broken_and_newer_manifests_are_refused() -> None:
     with pytest.raises(IntegrityError, match="broken"):
         contents.parse(b"{", "there")
-    with pytest.raises(IntegrityError, match="newer"):
-        contents.parse(b'{"name": "x", "benchmark": "x", "schema_version": 9}', "there")
+    for more in (b'"benchmark": "x"', b'"files": {"a": 1}'):
+        with pytest.raises(IntegrityError, match="newer"):
+            contents.parse(b'{"name": "x", ' + more + b', "schema_version": 9}', "there")
 
 
 def test_file_that_changes_while_it_is_packed_is_noticed(tmp_path: Path) -> None:

@@ -56,7 +56,8 @@ def test_lock_is_known_by_its_name_or_content(tmp_path: Path, name: str, text: s
     file = tmp_path / name
     file.write_text(text)
     assert verify.is_lock_file(file) is expected
-    assert not verify.is_lock_file(tmp_path / "missing.lock.json")
+    assert verify.is_lock_file(tmp_path / "missing.lock.json"), "so that is what is told to be missing"
+    assert not verify.is_lock_file(tmp_path / "missing.json")
 
 
 def test_files_that_a_packed_benchmark_goes_before_are_no_warning(tmp_path: Path) -> None:

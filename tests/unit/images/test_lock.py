@@ -72,6 +72,8 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         ("{", "the file: Invalid JSON"),
         ('{"images": [{"name": "a"}]}', r"images\.0\.repository: Field required"),
         ('{"schema_version": 99, "gymctl": "9.9"}', r"newer gymctl \(9\.9\)"),
+        ('{"schema_version": 99, "gymctl": "9.9", "images": {"a": 1}}', r"newer gymctl \(9\.9\)"),
+        ("\ufeff{}", "the file: Invalid JSON"),
     ],
 )
 def test_a_broken_file_says_where(tmp_path: Path, text: str, what: str) -> None:
@@ -219,6 +221,12 @@ def test_place_that_cannot_hold_a_lock_is_told_before_anything_is_built(tmp_path
         check_place(tmp_path)
     with pytest.raises(PrerequisiteError, match="cannot be written"):
         update(tmp_path / "no" / "images.lock.json", Lock())
+    file = tmp_path / "images.lock.json"
+    check_place(file)
+    file.write_text("<<<<<<< ours")
+    with pytest.raises(IntegrityError, match="broken") as broken:
+        check_place(file)
+    assert "remove it" in str(broken.value.hint)
 
 
 def test_lock_that_has_one_image_for_two_servers_is_refused(tmp_path: Path) -> None:
@@ -229,3 +237,13 @@ def test_lock_that_has_one_image_for_two_servers_is_refused(tmp_path: Path) -> N
         IntegrityError, match="for resources_servers/server1 and for resources_servers/server2"
     ):
         read(file)
+
+
+def test_lock_that_has_two_images_for_one_server_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "images.lock.json"
+    other = one(2).model_copy(update={"name": one(1).name, "inputs": "1" * 64})
+    write(file, Lock(images=(one(1), other)))
+    with pytest.raises(IntegrityError, match=r"two images, 0+ and 0+, for resources_servers/server1 \(linux"):
+        read(file)
+    write(file, Lock(images=(one(1), one(1), other.model_copy(update={"context": "b"}))))
+    assert len(read(file).images) == 3, "the same twice, and another folder of that name, say nothing wrong"
