@@ -41,11 +41,11 @@ class ProjectPaths:
     """What a project leaves on disk, mode 0700, below the folder it was started from.
 
     .gymctl/<project>/
-      compose.yaml        the rendered file; runs by hand
+      compose.yaml        the rendered file; runs by hand as long as the parts are there
       images.lock.json    the images that it names
       project.json        name, runtime, head address, server table, pids (process runtime)
-      secret              random key that signs session cookies, mode 0600
-      parts/<service>.json  what each server is told, mode 0600
+      secret              random key that signs session cookies, mode 0600; while it is up
+      parts/<service>.json  what each server is told, mode 0600; while it is up
       logs/<server>.log   process runtime only
       lock                held while a command changes the project
       failure.json        why the last start failed, where it did

@@ -52,12 +52,16 @@ async def _down(name: str, console: Console) -> None:
     import asyncio
 
     from gymctl.paths import ProjectPaths
-    from gymctl.runtime import attach, lock, state
+    from gymctl.runtime import at_rest, attach, lock, state
 
     paths = ProjectPaths.of(name)
     known = state.load(paths)
     if known is None:
         removed = await asyncio.to_thread(_remove_leftovers, name)
+        if paths.parts.is_dir():
+            with lock.held(paths.lock, "down"):
+                if state.load(paths) is None:  # else somebody has just started it
+                    await asyncio.to_thread(at_rest.clear, paths)
         console.say(f"removed {removed} leftovers of {name}" if removed else f"{name} is not up")
         return
     with lock.held(paths.lock, "down"):

@@ -64,7 +64,8 @@ def command(
 async def _print(project: str | None, query: LogQuery, console: Console) -> None:
     import contextlib
 
-    from gymctl.cli.projects import find, kept, secrets_of
+    from gymctl.cli.projects import find, kept
+    from gymctl.runtime.at_rest import secrets_of
 
     paths = kept(project)
     if paths is not None:
@@ -88,8 +89,8 @@ async def _print_kept(paths: ProjectPaths, query: LogQuery, console: Console) ->
     """What is left of a project that is down: the logs of processes, and of containers that died."""
     from dataclasses import replace
 
-    from gymctl.cli.projects import secrets_of
     from gymctl.compose.names import legal
+    from gymctl.runtime.at_rest import secrets_of
     from gymctl.runtime.logs import follow_files
 
     console.say(f"{paths.folder.name} is down; this was kept of its logs")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,18 +56,3 @@ def kept(name: str | None) -> ProjectPaths | None:
     if len(chosen) != 1 or (chosen[0] / "project.json").exists():
         return None
     return ProjectPaths(chosen[0])
-
-
-def secrets_of(paths: ProjectPaths) -> Collection[str]:
-    """What must not be printed of a project: the secrets in its parts, which only its owner can read."""
-    from pydantic_core import from_json
-
-    from gymctl.config.tree.masking import secrets_of as secrets_in
-
-    found: set[str] = set()
-    for path in paths.parts.glob("*.json"):
-        try:
-            found |= secrets_in(from_json(path.read_bytes()))
-        except (OSError, ValueError):
-            continue
-    return found

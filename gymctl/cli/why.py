@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -93,11 +94,21 @@ def command(
 
 
 def _without_secrets() -> Callable[[str], str]:
-    """What the projects of this folder know as secret is hidden; a provider may have repeated a key."""
-    from gymctl.cli.projects import secrets_of
-    from gymctl.config.tree.masking import redact
-    from gymctl.paths import ProjectPaths
+    """What is secret in this folder is hidden, for a provider may have repeated a key: what env.yaml holds,
+    what the environment does, and what the projects know that are up."""
+    import os
 
-    folders = Path(".gymctl").glob("*/parts")
-    secrets = {secret for folder in folders for secret in secrets_of(ProjectPaths(folder.parent))}
+    from gymctl.config.reading.files import read
+    from gymctl.config.reading.roots import ENV_FILE
+    from gymctl.config.tree.masking import redact, secrets_of
+    from gymctl.errors import ConfigError
+    from gymctl.paths import ProjectPaths
+    from gymctl.runtime import at_rest
+
+    secrets = set(secrets_of(dict(os.environ)))
+    if Path(ENV_FILE).is_file():
+        with suppress(ConfigError):  # it is not what is asked for
+            secrets |= secrets_of(read(Path(ENV_FILE), ENV_FILE).values)
+    for folder in Path(".gymctl").glob("*/parts"):
+        secrets |= set(at_rest.secrets_of(ProjectPaths(folder.parent)))
     return lambda text: redact(text, secrets)

@@ -94,9 +94,10 @@ def _dead(project: str | None) -> list[tuple[str, str, list[str]]]:
     """Servers of running projects that have stopped: name, how, last lines."""
     import asyncio
 
-    from gymctl.cli.projects import find, secrets_of
+    from gymctl.cli.projects import find
     from gymctl.config.tree.masking import redact
     from gymctl.runtime import attach
+    from gymctl.runtime.at_rest import secrets_of
 
     stacks = [find(one.project) for one in attach.projects() if project in (None, one.project)]
 

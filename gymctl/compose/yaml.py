@@ -14,7 +14,8 @@ HEADER = """\
 # Project {name}, written by gymctl; the next `gymctl up` writes it again.
 # By hand:  docker compose -f {path} up
 #           docker compose -f {path} down
-# What each server is told lies in parts/ (mode 0600). No secret stands in this file.
+# It needs parts/ (mode 0600), what each server is told: there until gymctl takes the project down.
+# No secret stands in this file.
 """
 
 

@@ -157,7 +157,7 @@ class ComposeStack(RunningProject):
                 details=[*left, *finished.last_lines[-5:]],
                 hint=f"gymctl down {self.project}, again",
             )
-        state.forget(self.paths)
+        await asyncio.to_thread(state.forget, self.paths)
 
     async def _compose(self, *args: str, secrets: Collection[str] = (), **options: Any) -> Finished:
         file = ("-f", str(self.paths.compose)) if self.paths.compose.is_file() else ()

@@ -39,16 +39,16 @@ def write(path: Path, text: str, *, owner: tuple[int, int] | None = None) -> Non
 
 
 def project_secret(path: Path) -> bytes:
-    """The random key of a project, made on first use. Session secrets are derived from it."""
-    known = read_secret(path)
-    if known is None:
-        write(path, secrets.token_hex(32))
-        known = bytes.fromhex(path.read_text(encoding="ascii"))
-    return known
+    """The random key of a project, from which session secrets are derived; a new one when none is written."""
+    return read_secret(path) or secrets.token_bytes(32)
+
+
+def write_secret(path: Path, secret: bytes) -> None:
+    write(path, secret.hex())
 
 
 def read_secret(path: Path) -> bytes | None:
-    """The random key of a project; None before its first use."""
+    """The random key of a project; None when it is not up."""
     try:
         return bytes.fromhex(path.read_text(encoding="ascii"))
     except (FileNotFoundError, ValueError):

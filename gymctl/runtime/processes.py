@@ -125,7 +125,7 @@ class ProcessStack(RunningProject):
                 f"{len(left)} processes of `{self.project}` cannot be ended",
                 details=[f"{row.service}: process {row.pid}" for row in left],
             )
-        state.forget(self.paths)
+        await asyncio.to_thread(state.forget, self.paths)
 
     def _ended(self) -> dict[str, int | None]:
         """Services whose process has ended, with the exit code where it is known (128 + n for a signal)."""

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gymctl.contract.servers import ServerTable
 from gymctl.paths import ProjectPaths
-from gymctl.runtime import private
+from gymctl.runtime import at_rest, private
 from gymctl.runtime.stack import RuntimeName
 
 
@@ -82,5 +82,7 @@ def all_in(base: Path | None = None) -> Iterator[tuple[ProjectPaths, ProjectStat
 
 
 def forget(paths: ProjectPaths) -> None:
-    """The project is down. Compose file and parts stay, so that the file runs by hand; logs stay too."""
+    """The project is down: its secrets go, then its state, so that a `down` that was killed is known to be
+    unfinished. Compose file, lock and logs stay. Blocking. EngineError when a secret cannot be removed."""
+    at_rest.clear(paths)
     paths.state.unlink(missing_ok=True)

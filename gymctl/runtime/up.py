@@ -284,8 +284,6 @@ async def _attempt(start: _Start, config: Config) -> RunningProject:
             raise lock.in_use(paths.use)
         if launcher.name == "process":
             await tasks.finish(start.previous.down())
-    for service, part in told.items():
-        private.write(paths.part(service), parts.dump(part), owner=launcher.owner())
     view = host_view(config)
     clusters = ray.clusters(config) if launcher.view == "network" else ()
     stack = launcher.stack(
@@ -303,13 +301,18 @@ async def _attempt(start: _Start, config: Config) -> RunningProject:
             head_network_port=wiring.head_network_port,
         ),
     )
-    return await _started(stack, start, config)
+    return await _started(stack, start, config, told, wiring.secret)
 
 
-async def _started(stack: RunningProject, start: _Start, config: Config) -> RunningProject:
-    state.save(start.paths, stack.state)
+async def _started(
+    stack: RunningProject, start: _Start, config: Config, told: Parts, secret: bytes
+) -> RunningProject:
+    state.save(
+        start.paths, stack.state
+    )  # first, so that `down` finds what a start that is killed has written
     began = time.monotonic()  # building images is no server's fault
     try:
+        _write_secrets(start, told, secret)
         await start.launcher.start(stack, config, start.reporter)
         await ready.wait(stack, config, start.reporter, began=began)
     except BaseException:
@@ -319,6 +322,18 @@ async def _started(stack: RunningProject, start: _Start, config: Config) -> Runn
     stack.state = stack.state.model_copy(update={"phase": "ready"})
     state.save(start.paths, stack.state)
     return stack
+
+
+def _write_secrets(start: _Start, told: Parts, secret: bytes) -> None:
+    """What each server is told, and the key behind it; nothing for servers that left the config."""
+    paths = start.paths
+    private.make_folder(paths.parts)
+    private.write_secret(paths.secret, secret)
+    written = {paths.part(service): parts.dump(part) for service, part in told.items()}
+    for path, text in written.items():
+        private.write(path, text, owner=start.launcher.owner())
+    for path in set(paths.parts.iterdir()) - written.keys():
+        path.unlink()
 
 
 def _allocated(start: _Start, avoid: set[int]) -> Config:
@@ -369,7 +384,6 @@ def _warn_of_proxy(launcher: Launcher, concurrency: int, reporter: Reporter) -> 
 def _make_folder(paths: ProjectPaths) -> None:
     """`.gymctl/<project>/`, entered by its owner only and never committed."""
     private.make_folder(paths.folder)
-    private.make_folder(paths.parts)
     ignore = paths.folder.parent / ".gitignore"
     if not ignore.exists():
         ignore.write_text("*\n")

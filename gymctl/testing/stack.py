@@ -42,6 +42,7 @@ from gymctl.rollouts.dataset import Source
 from gymctl.rollouts.route import Routing
 from gymctl.rollouts.run import Run, RunRequest
 from gymctl.rollouts.settings import only_agent, routing
+from gymctl.runtime import state
 from gymctl.runtime.compose import ComposeLauncher
 from gymctl.runtime.containers import ComposeStack
 from gymctl.runtime.running import RunningProject
@@ -254,9 +255,12 @@ class GymStack:
             self._tidy()
 
     def _tidy(self) -> None:
-        """Remove the project's folder; the logs of servers that died stay, for the message names them."""
+        """Remove the project's folder; the logs of servers that died stay, for the message names them. What
+        could not be stopped keeps it whole, for `gymctl down`."""
         assert self._config is not None
         paths = ProjectPaths.of(self._config.project, self._folder)
+        if state.load(paths) is not None:
+            return
         kept = paths.logs if paths.logs.is_dir() and any(paths.logs.iterdir()) else None
         for path in paths.folder.iterdir() if paths.folder.is_dir() else ():
             if path.is_dir() and path != kept:

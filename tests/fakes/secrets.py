@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from gymctl.config.reading.text import literal
+from gymctl.paths import ProjectPaths
 
 TELLER = """\
 import hashlib
@@ -128,6 +129,14 @@ def stays_hidden(folder: Any, output: Iterable[str]) -> None:
     assert holders == {folder.parts / "teller.json"}
     assert stat.S_IMODE((folder.parts / "teller.json").stat().st_mode) == 0o600
     assert stat.S_IMODE(folder.parts.stat().st_mode) == 0o700
+
+
+def is_gone(folder: Any) -> None:
+    """The project has ended: of what it held nothing lies on the disk."""
+    paths = ProjectPaths.of(folder.project, folder.path)
+    assert paths.folder.is_dir()
+    assert [path for path in (paths.state, paths.parts, paths.secret) if path.exists()] == []
+    assert [path for path in paths.folder.rglob("*") if path.is_file() and is_in(path.read_bytes())] == []
 
 
 def processes_hide_them(pids: Iterable[int]) -> None:

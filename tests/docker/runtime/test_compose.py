@@ -90,9 +90,8 @@ def test_containers_are_closed_and_labelled(folder: Any, containers: Any) -> Non
 def test_the_rendered_file_runs_by_hand(folder: Any, containers: Any) -> None:
     folder.server("tiny")
     assert folder.up("-d").returncode == 0
-    file = folder.parts.parent / "compose.yaml"
-    assert folder.run("down").returncode == 0
-    compose = ["docker", "compose", "-f", str(file)]
+    compose = ["docker", "compose", "-f", str(folder.parts.parent / "compose.yaml")]
+    subprocess.run([*compose, "down", "-t", "2"], check=True, capture_output=True)
     subprocess.run([*compose, "config", "-q"], check=True)
     subprocess.run([*compose, "up", "-d"], check=True, capture_output=True)
     try:
@@ -101,7 +100,10 @@ def test_the_rendered_file_runs_by_hand(folder: Any, containers: Any) -> None:
             lambda: containers.inspect("tiny")["State"]["Health"]["Status"] == "healthy", seconds=60
         )
     finally:
-        subprocess.run([*compose, "down", "-t", "2"], check=True, capture_output=True)
+        assert folder.run("down").returncode == 0
+    assert not folder.parts.exists()
+    subprocess.run([*compose, "config", "-q"], check=True)
+    subprocess.run([*compose, "down", "-t", "2"], check=True, capture_output=True)
 
 
 def test_config_render_prints_what_up_writes(folder: Any) -> None:

@@ -25,6 +25,8 @@ def test_keys_arrive_byte_for_byte_and_nowhere_else(folder: Any, containers: Any
         for file in ("environ", "cmdline"):
             texts.append(containers.docker("exec", known["Id"], "cat", f"/proc/1/{file}"))
     secrets.stays_hidden(folder, texts)
+    assert folder.run("down").returncode == 0
+    secrets.is_gone(folder)
 
 
 def test_the_build_block_is_told_to_no_server_and_written_nowhere(folder: Any, containers: Any) -> None:

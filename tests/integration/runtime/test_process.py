@@ -72,10 +72,13 @@ def test_a_second_up_changes_only_what_has_changed(folder: Folder) -> None:
     assert "nothing has changed" in same.stderr
     assert folder.state["pids"] == before
 
+    (folder.parts / "left.json").write_text("{}")
     folder.server("tiny", colour="blue")
     assert folder.up("-d").returncode == 0
     assert folder.state["pids"] != before
     assert sorted(folder.processes()) == ["head", "tiny"]
+    assert sorted(path.name for path in folder.parts.iterdir()) == ["head.json", "tiny.json"]
+    assert "nothing has changed" in folder.up("-d").stderr
 
 
 def test_a_server_that_crashes_on_import_is_reported_in_seconds(folder: Folder) -> None:
@@ -248,12 +251,16 @@ def test_a_model_that_is_not_waited_for_does_not_keep_the_project_from_being_rea
 
 
 def test_logs_of_a_project_that_is_down_were_kept(folder: Folder) -> None:
-    folder.server("tiny")
+    key = "sk-planted-4711-abcdef"
+    folder.server("tiny", f"print('told', {key!r}, flush=True)\n" + folder.ready_app, judge_api_key=key)
     assert folder.up("-d").returncode == 0
     assert folder.run("down").returncode == 0
+    left = [path for path in folder.parts.parent.rglob("*") if path.is_file()]
+    assert [path for path in left if key in path.read_text()] == []
     kept = folder.run("logs", "tiny")
     assert kept.returncode == 0
     assert "listens on" in kept.stdout
+    assert "told **" in kept.stdout
 
 
 def test_up_attached_on_a_project_that_is_up_returns(folder: Folder) -> None:

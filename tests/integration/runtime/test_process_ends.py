@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from fakes.program import processes_below
+from fakes.secrets import is_gone
 
 from gymctl.runtime import keeper
 
@@ -41,7 +42,7 @@ def test_a_signal_during_start_leaves_nothing(folder: Folder, numbers: list[int]
     output = finished(process)
     assert process.returncode == code, output
     assert folder.processes() == []
-    assert not (folder.parts.parent / "project.json").exists()
+    is_gone(folder)
 
 
 def test_ctrl_c_ends_an_attached_project(folder: Folder) -> None:
@@ -52,6 +53,7 @@ def test_ctrl_c_ends_an_attached_project(folder: Folder) -> None:
     assert process.returncode == 130
     assert "stopped and removed 2 processes" in output
     assert folder.processes() == []
+    is_gone(folder)
 
 
 def test_down_from_another_terminal_ends_an_attached_project(folder: Folder) -> None:
@@ -61,6 +63,7 @@ def test_down_from_another_terminal_ends_an_attached_project(folder: Folder) -> 
     output = finished(process)
     assert process.returncode == 0, output
     assert "taken down by another command" in output
+    is_gone(folder)
 
 
 def test_the_death_of_a_server_is_noticed_at_once(folder: Folder) -> None:
@@ -84,6 +87,8 @@ def test_nothing_outlives_a_gymctl_that_is_killed(folder: Folder) -> None:
     folder.wait_for(lambda: not folder.processes(), seconds=30)
     doctor = folder.run("doctor")
     assert f"{folder.project} ended without `down`" in doctor.stdout
+    assert folder.run("down").returncode == 0
+    is_gone(folder)
 
 
 def test_a_detached_project_outlives_its_starter(folder: Folder) -> None:

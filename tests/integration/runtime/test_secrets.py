@@ -32,3 +32,5 @@ def test_keys_arrive_byte_for_byte_and_nowhere_else(folder: Folder) -> None:
     assert [done.returncode for done in told] == [0] * len(told), told[-1].stderr
     secrets.stays_hidden(folder, [text for done in (up, *told) for text in (done.stdout, done.stderr)])
     secrets.processes_hide_them(row.pid for row in keeper.find(folder.parts))
+    assert folder.run("down").returncode == 0
+    secrets.is_gone(folder)

@@ -49,9 +49,12 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_projects_key_is_random_and_stays(tmp_path: Path) -> None:
+def test_a_projects_key_is_random_and_stays_once_written(tmp_path: Path) -> None:
     first = private.project_secret(tmp_path / "secret")
     assert len(first) == 32
+    assert private.project_secret(tmp_path / "secret") != first
+    private.write_secret(tmp_path / "secret", first)
+    assert mode(tmp_path / "secret") == 0o600
     assert private.project_secret(tmp_path / "secret") == first
     assert private.project_secret(tmp_path / "other") != first
 
