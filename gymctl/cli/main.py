@@ -166,13 +166,15 @@ def _interrupted(code: int, console: Console, fail: Fail) -> int:
 
 
 def _refused_by_disk(error: BaseException) -> PrerequisiteError | None:
-    """A disk may be full or read-only, or closed to this user, at any of the files that we use; that is no
-    bug."""
+    """A disk may be full or read-only, or closed to this user, at any of the files that we use, or the folder
+    that we are in be gone; that is no bug."""
     if isinstance(error, BaseExceptionGroup):
         error = first_cause(error)
     if not isinstance(error, OSError):
         return None
     where = None if error.filename is None else os.fsdecode(error.filename)
+    if where is None and error.errno == errno.ENOENT:  # of `getcwd`; everything else names its file
+        return PrerequisiteError("the current folder is not there any more", hint="go to another one: cd")
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
         return PrerequisiteError(f"a file cannot be written: {error.strerror}", where=where)
     if where is not None and error.errno in (errno.EACCES, errno.ENAMETOOLONG):

@@ -67,7 +67,8 @@ def _show(console: Console, found: Sequence[Candidate], total: int) -> None:
         return
     rows = [(one.kind, one.name, one.why, "" if one.size is None else size(one.size)) for one in found]
     console.table(("WHAT", "NAME", "WHY", "SIZE"), rows)
-    console.say(f"{len(found)} things, at least {size(total)}")
+    things = "1 thing" if len(found) == 1 else f"{len(found)} things"
+    console.say(f"{things}, at least {size(total)}")
 
 
 def _remove(console: Console, found: Sequence[Candidate]) -> dict[int, str]:

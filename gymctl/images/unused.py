@@ -6,6 +6,7 @@ An image that somebody gave a name of their own is theirs, and stays.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 OWN_NAMES = ("gymctl/", LOADED)
 SHORTEST_TAG = 16
 """Hexadecimal digits of `inputs` that nobody types by chance."""
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 LOCKS = ("images.lock.json", "results/*/images.lock.json", "runs/*/images.lock.json")
 """Below the current folder: of the folder, and of its runs, which are to be run again."""
 
@@ -101,7 +103,8 @@ def _inspect(row: Mapping[str, Any], engine: Engine) -> Mapping[str, Any]:
 
 
 def locked(folder: Path) -> frozenset[str]:
-    """Ids, digests and tags that the lock files below a folder name; a broken one names nothing."""
+    """Ids, digests and tags that the lock files below a folder name; of one that is broken, or of a newer
+    gymctl, all digests that stand in it."""
     from gymctl.images import lock
 
     found: set[str] = set()
@@ -109,6 +112,8 @@ def locked(folder: Path) -> frozenset[str]:
         try:
             images = lock.read(path).images
         except GymctlError:
+            with suppress(OSError):
+                found.update(_DIGEST.findall(path.read_text("utf-8", "replace")))
             continue
         for one in images:
             found |= {one.id, f"{one.repository}:{one.tag}", *([one.digest] if one.digest else [])}

@@ -44,6 +44,19 @@ def test_a_disk_that_refuses_one_of_several_tasks_is_no_bug(
     assert "a file cannot be used: the reason\n  --> /some/file" in capsys.readouterr().err
 
 
+def test_a_current_folder_that_is_gone_is_no_bug(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    with pytest.raises(SystemExit) as caught:
+        main.main(["config", "show", "weather"])
+    assert caught.value.code == 3
+    assert "the current folder is not there any more" in capsys.readouterr().err
+
+
 def test_ctrl_c_before_a_command_listens_says_so(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

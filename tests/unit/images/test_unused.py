@@ -100,7 +100,10 @@ def test_lock_files_of_the_folder_and_of_its_runs_are_read(tmp_path: Path) -> No
     lock.write(tmp_path / "results" / "x" / lock.FILE, locking("run", sha("d")))
     (tmp_path / "runs" / "y").mkdir(parents=True)
     (tmp_path / "runs" / "y" / lock.FILE).write_text("broken")
-    assert locked(tmp_path) == {sha("here"), "gymctl/here:1", sha("run"), "gymctl/run:1", sha("d")}
+    named = {sha("here"), "gymctl/here:1", sha("run"), "gymctl/run:1", sha("d")}
+    assert locked(tmp_path) == named
+    (tmp_path / "runs" / "y" / lock.FILE).write_text(f"<<<<<<< ours\n{locking('theirs', sha('e')).text()}")
+    assert locked(tmp_path) == {*named, sha("theirs"), sha("e")}, "half a lock still says what is needed"
 
 
 IMAGES = st.lists(
