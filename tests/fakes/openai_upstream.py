@@ -31,6 +31,8 @@ class Reply:
     delay: float = 0.0
     is_dropped: bool = False
     """Close the connection instead of answering."""
+    gate: asyncio.Event | None = None
+    """Not answered before it is set."""
 
 
 @dataclass(frozen=True)
@@ -51,12 +53,12 @@ class OpenAIUpstream:
     def __init__(self, host: str = "127.0.0.1", port: int = 0) -> None:
         self._host = host
         self._port = port
-        self.in_flight = 0
-        self.peak = 0
         self.reset()
 
     def reset(self) -> None:
-        """Forget what was planned and what was asked."""
+        """Forget what was planned and what was asked. What is still at work counts no more."""
+        self.in_flight = 0
+        self.peak = 0
         self.asked: list[Asked] = []
         self.missing: set[str] = set()
         self.pages: dict[str, Reply] = {}
@@ -88,7 +90,8 @@ class OpenAIUpstream:
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()
-        self.asked.append(
+        asked = self.asked
+        asked.append(
             Asked(
                 request.method,
                 request.path,
@@ -113,8 +116,10 @@ class OpenAIUpstream:
         self.peak = max(self.peak, self.in_flight)
         try:
             await asyncio.sleep(reply.delay)
+            if reply.gate is not None:
+                await reply.gate.wait()
         finally:
-            self.in_flight -= 1
+            self.in_flight -= asked is self.asked  # else it is of a time before `reset`
         if reply.is_dropped and request.transport is not None:
             request.transport.abort()
         content = reply.body

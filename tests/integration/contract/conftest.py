@@ -57,6 +57,7 @@ import aiohttp
 import pytest
 from fakes.contract import AGENT_BLOCK, Target, endpoint_in_a_thread, own_project
 from fakes.openai_upstream import OpenAIUpstream
+from fakes.ports import held_port
 
 from gymctl.paths import bundled
 from gymctl.servers.inprocess import serving_folder
@@ -142,6 +143,13 @@ async def agent_variant(model_url: str, resources_url: str) -> AsyncIterator[Cal
             return await stack.enter_async_context(served)
 
         yield begin
+
+
+@pytest.fixture
+def free_port() -> Iterator[int]:
+    """Nobody listens there, and nobody else will."""
+    with held_port() as port:
+        yield port
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import re
 import aiohttp
 import pytest
 import yaml
-from fakes.contract import Process, Target, cookies_of, free_port, until
+from fakes.contract import Process, Target, cookies_of, until
 from fakes.openai_upstream import OpenAIUpstream, Reply
 
 from gymctl.connections import KEEPALIVE_SECONDS
@@ -75,8 +75,8 @@ async def test_2_1_a1_a_ready_head_says_ok(http, head_url, path):
 
 
 @pytest.mark.ours
-async def test_2_1_a1_2_2_a_head_that_waits_is_alive_not_ready_and_lists_nothing(http):
-    silent = HeadTarget(name="wx_tools", url=f"http://127.0.0.1:{free_port()}", kind="resources_servers")
+async def test_2_1_a1_2_2_a_head_that_waits_is_alive_not_ready_and_lists_nothing(http, free_port):
+    silent = HeadTarget(name="wx_tools", url=f"http://127.0.0.1:{free_port}", kind="resources_servers")
     host, _ = head.views(head_part(silent))
     async with serving(host[0]) as url:
         for path in ("/", "/livez"):
@@ -163,13 +163,13 @@ async def test_2_4_an_error_status_is_an_answer_and_not_asked_again():
         assert (answer.status, upstream.posts()) == (503, 1)
 
 
-async def test_2_4_a_refused_connection_is_tried_until_it_is_made():
-    port = free_port()
-    async with Transport() as transport, asyncio.timeout(30):
-        call = asyncio.create_task(transport.call("POST", f"http://127.0.0.1:{port}/v1/responses", b"{}"))
+async def test_2_4_a_refused_connection_is_tried_until_it_is_made(free_port):
+    url = f"http://127.0.0.1:{free_port}/v1/responses"
+    async with Transport() as transport, asyncio.timeout(60):
+        call = asyncio.create_task(transport.call("POST", url, b"{}"))
         await asyncio.sleep(0.7)
         assert not call.done()
-        late = OpenAIUpstream("127.0.0.1", port)
+        late = OpenAIUpstream("127.0.0.1", free_port)
         async with late:
             assert (await call).status == 200
             assert late.posts() == 1
@@ -208,21 +208,27 @@ async def test_b76_connections_that_idled_about_the_keep_alive_time_lose_no_call
     assert {status for task in pairs for status in task.result()} == {200}
 
 
-async def test_b72_a_server_that_cannot_be_reached_is_told_at_once_with_name_url_and_reason(caplog, http):
+async def test_b72_a_server_that_cannot_be_reached_is_told_at_once_with_name_url_and_reason(
+    caplog, http, free_port
+):
     folder = IMAGES / "responses_api_agents/simple_agent"
     block = {
         "model_server": {"type": "responses_api_models", "name": "policy_model"},
         "resources_server": {"type": "resources_servers", "name": "weather"},
     }
-    dead = f"http://127.0.0.1:{free_port()}"
+    dead = f"http://127.0.0.1:{free_port}"
     neighbours = {"policy_model": dead, "weather": dead.replace("127.0.0.1", "127.0.0.2")}
     caplog.set_level(logging.WARNING, "gymctl.transport")
+
+    def told() -> list[str]:
+        return [record.getMessage() for record in caplog.records if record.name == "gymctl.transport"]
+
     async with serving_folder(folder, "desk_agent", block, neighbours) as url:
         row = {"responses_create_params": {"input": "Weather?"}}
         calls = [asyncio.create_task(http.post(f"{url}/run", json=row)) for _ in range(5)]
-        await until(lambda: caplog.records)
+        await until(told)
         await asyncio.sleep(0.5)
-        lines = [record.getMessage() for record in caplog.records]
+        lines = told()
         for call in calls:
             call.cancel()
     assert len(lines) == 1, "once, not for each of the calls that wait"
@@ -285,21 +291,21 @@ async def test_2_5_a_trainer_walks_the_config_and_calls_what_it_finds(http, head
 # 2.6
 
 
-def model_part(workers: int, pool: Pool, upstream: str) -> ServerPart:
+def model_part(port: int, workers: int, pool: Pool, upstream: str) -> ServerPart:
     block = {"openai_base_url": upstream, "openai_api_key": "k", "openai_model": "m"}
     made = make_part("policy_model", "responses_api_models", "openai_model", block)
-    return made.model_copy(update={"bind_port": free_port(), "workers": workers, "pool": pool})
+    return made.model_copy(update={"bind_port": port, "workers": workers, "pool": pool})
 
 
 MODEL_FOLDER = IMAGES / "responses_api_models/openai_model"
 
 
 @pytest.mark.ours
-async def test_2_6_b68_workers_share_the_limit_and_the_start_tells_it_once(http):
+async def test_2_6_b68_workers_share_the_limit_and_the_start_tells_it_once(http, free_port):
     """4 connections for 2 workers, 30 calls at once."""
     async with OpenAIUpstream() as upstream:
         upstream.always = Reply(delay=0.1)
-        part = model_part(2, Pool(limit_per_host=4, intended_per_host=12), upstream.url)
+        part = model_part(free_port, 2, Pool(limit_per_host=4, intended_per_host=12), upstream.url)
         async with Process(part, MODEL_FOLDER) as process:
             url = await process.ready()
 
@@ -322,10 +328,9 @@ async def test_2_6_b68_workers_share_the_limit_and_the_start_tells_it_once(http)
 
 
 @pytest.mark.ours
-async def test_2_6_b68_a_limit_that_leaves_a_worker_nothing_refuses_the_start():
-    async with Process(
-        model_part(4, Pool(limit_per_host=3), "http://127.0.0.1:1/v1"), MODEL_FOLDER
-    ) as process:
+async def test_2_6_b68_a_limit_that_leaves_a_worker_nothing_refuses_the_start(free_port):
+    part = model_part(free_port, 4, Pool(limit_per_host=3), "http://127.0.0.1:1/v1")
+    async with Process(part, MODEL_FOLDER) as process:
         assert await process.ended() == 1
     text = "\n".join(process.lines)
     assert "(policy_model) error: connection pool `limit_per_host`: 3 connections cannot be divided" in text

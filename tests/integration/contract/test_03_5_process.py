@@ -6,7 +6,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from fakes.contract import AGENT_BLOCK, Process, free_port
+from fakes.contract import AGENT_BLOCK, Process
 from fakes.odd_server import Odd
 
 from gymctl.contract.part import HttpSettings, Pool
@@ -80,9 +80,9 @@ async def test_3_5_an_agent_of_several_workers_refuses_sessions(http):
 
 
 @pytest.mark.ours
-async def test_3_5_b60_a_server_that_keeps_sessions_refuses_several_workers():
+async def test_3_5_b60_a_server_that_keeps_sessions_refuses_several_workers(free_port):
     made = make_part("counter", "resources_servers", "counter")
-    part = made.model_copy(update={"bind_port": free_port(), "workers": 4})
+    part = made.model_copy(update={"bind_port": free_port, "workers": 4})
     async with Process(part, IMAGES / "resources_servers/counter") as process:
         assert await process.ended() == 1
     text = "\n".join(process.lines)
@@ -112,11 +112,13 @@ app = Chatty.app()
 
 
 @pytest.mark.ours
-async def test_3_5_lines_bear_the_servers_id_and_the_limit_of_open_files_is_raised(tmp_path: Path, http):
+async def test_3_5_lines_bear_the_servers_id_and_the_limit_of_open_files_is_raised(
+    tmp_path: Path, http, free_port
+):
     (tmp_path / "app.py").write_text(CHATTY)
     made = make_part("chatty", "resources_servers", "chatty")
     http_settings = HttpSettings(show_access_log=True)
-    part = made.model_copy(update={"bind_port": free_port(), "http": http_settings})
+    part = made.model_copy(update={"bind_port": free_port, "http": http_settings})
     async with Process(part, tmp_path, files=(256, 4096)) as process:
         url = await process.ready()
         async with http.post(f"{url}/ng-rollout/3-0/talk", json={}) as answer:

@@ -149,7 +149,7 @@ async def test_3_4_an_inner_error_passes_through_a_chain_of_servers(http, target
 
 async def test_3_4_a_caller_that_leaves_ends_the_work_all_the_way_down(http, agent_url, upstream):
     """Caller, agent, model server, endpoint: the last one notices."""
-    upstream.always = Reply(delay=30)
+    upstream.always = Reply(delay=120)
     call = asyncio.create_task(http.post(f"{agent_url}/v1/responses", json={"input": "hi"}))
     await until(lambda: upstream.in_flight)
     call.cancel()

@@ -218,9 +218,11 @@ async def test_5_3_5_the_cookie_of_a_typed_seed_leads_to_the_session_of_its_id(h
 
 async def test_b61_a_late_call_is_told_that_its_session_is_over(http):
     async with served(Holder, session_idle_seconds=0.4) as (url, server):
+        server.sessions._idle_seconds = 3600  # nobody is idle before both are where they should be
         _, _, closed = await post(http, f"{url}/seed_session", typed("late", name="x"))
         await post(http, f"{url}/close_session", closing("late"))
         _, _, idle = await post(http, f"{url}/seed_session", {**ROW, "name": "y"})
+        server.sessions._idle_seconds = 0.4
         async with asyncio.timeout(30):
             while len(server.sessions):  # noqa: ASYNC110 - the server's own sweep is what we wait for
                 await asyncio.sleep(0.05)

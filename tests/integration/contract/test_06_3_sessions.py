@@ -199,9 +199,9 @@ async def test_6_4_5_a_tool_call_without_an_access_is_500(http, agent_url, upstr
 @pytest.mark.ours
 async def test_6_4_6_a_close_ends_the_turn_that_runs(http, agent_url, upstream, fresh):
     jar = (await post(http, agent_url + SESSIONS, agent_seed(fresh))).cookies
-    upstream.plan(Reply(delay=30))
+    upstream.plan(Reply(delay=120))
     turn = asyncio.create_task(post(http, f"{agent_url}/v1/responses", PARAMS, jar))
-    async with asyncio.timeout(25):
+    async with asyncio.timeout(60):
         while not upstream.posts():  # noqa: ASYNC110 - counted in another thread
             await asyncio.sleep(0.02)
         assert (await post(http, agent_url + CLOSE, agent_close(fresh), jar)).status == 200

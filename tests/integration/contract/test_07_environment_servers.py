@@ -26,7 +26,7 @@ BLOCK = {
     "resources_tool_transports": ["direct_http"],
     "cleanup_timeout_seconds": 5,
 }
-SLOW = Reply(delay=30)
+SLOW = Reply(delay=120)
 
 Variant = Callable[..., Awaitable[str]]
 
@@ -47,7 +47,7 @@ async def variant(agent_url: str, resources_url: str) -> AsyncIterator[Variant]:
 
 async def asked(upstream: OpenAIUpstream, count: int = 1) -> None:
     """Until the model was asked so often."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(30):
         while upstream.posts() < count:  # noqa: ASYNC110 - counted in another thread
             await asyncio.sleep(0.02)
 

@@ -114,7 +114,7 @@ async def test_15_1_other_failures_have_their_category_too(http, serve, upstream
     upstream.plan(Reply(is_dropped=True))
     await post(http, f"{url}/ng-rollout/3-0/v1/responses", PARAMS)
     await post(http, f"{url}/ng-rollout/3-0/v1/responses", {"input": 7})
-    upstream.plan(Reply(delay=30))
+    upstream.plan(Reply(delay=120))
     call = asyncio.create_task(post(http, f"{url}/ng-rollout/3-0/v1/responses", PARAMS))
     await until(lambda: upstream.in_flight)
     call.cancel()

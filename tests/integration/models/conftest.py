@@ -6,16 +6,16 @@ import asyncio
 import importlib.util
 import os
 import signal
-import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import aiohttp
 import pytest
+from fakes.ports import held_port
 
 from gymctl.contract.part import ServerPart
 from gymctl.servers.inprocess import serving
@@ -103,11 +103,10 @@ async def start() -> AsyncIterator[Start]:
 async def spawn(tmp_path: Path) -> AsyncIterator[Start]:
     """`await spawn(python, "llama_cpp_model", ...)`: like `start`, as `python -m gymctl.servers`."""
     processes: list[asyncio.subprocess.Process] = []
+    ports = ExitStack()
 
     async def begin(python: str, implementation: str, **block: Any) -> Running:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        port = ports.enter_context(held_port())
         part_file = tmp_path / "part.json"
         part_file.write_text(part(implementation, port, block).model_dump_json())
         process = await asyncio.create_subprocess_exec(
@@ -135,10 +134,11 @@ async def spawn(tmp_path: Path) -> AsyncIterator[Start]:
             if process.returncode is None:
                 process.kill()
                 await process.wait()
+        ports.close()
 
 
 async def _ready(running: Running, process: asyncio.subprocess.Process) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         while True:
             assert process.returncode is None, "the server ended at its start"
             try:

@@ -9,6 +9,7 @@ import aiohttp
 import pytest
 
 from gymctl.errors import ConfigError
+from gymctl.servers.models import upstream as module
 
 KEY = "sk-secret-of-the-test"
 
@@ -102,14 +103,25 @@ async def test_retried_statuses_are_tried_three_times_in_total(start, upstream, 
     assert all(pause >= 0.45 for pause in (pauses if status != 404 else pauses[1:]))
 
 
-async def test_a_retry_that_succeeds_is_a_success_and_retry_after_is_honoured(start, upstream, reply):
+async def test_a_retry_that_succeeds_is_a_success_and_retry_after_is_honoured(
+    start, upstream, reply, monkeypatch
+):
+    pauses: list[float] = []
+    original = module.pause
+
+    def noted(*given: Any) -> float:
+        pauses.append(original(*given))
+        return pauses[-1]
+
+    monkeypatch.setattr(module, "pause", noted)
     upstream.plan(reply(429, headers={"retry-after": "1.2"}), reply(503), reply())
     server = await start("openai_model", **block(upstream, max_http_attempts=5))
     status, _ = await server.post("/v1/responses", {"input": "x"})
     assert status == 200
     first, second, third = (a.at for a in upstream.asked)
     assert second - first >= 1.15
-    assert 0.95 <= third - second < 1.8
+    assert third - second >= 0.95
+    assert 1.2 <= pauses[0] <= 1.5 and 1 <= pauses[1] <= 1.25
 
 
 async def test_a_dropped_connection_counts_as_a_try(start, upstream, reply):

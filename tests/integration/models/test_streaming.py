@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import time
 from typing import Any
 
 import aiohttp
@@ -286,14 +288,20 @@ async def test_4_only_true_makes_chat_a_stream(start, upstream, stream):
 async def test_4_b87_a_long_wait_is_kept_alive_and_then_ends_as_usual(start, upstream, reply, monkeypatch):
     monkeypatch.setattr(sse, "KEEP_ALIVE_SECONDS", 0.2)
     server = await start("openai_model", **block(upstream))
-    upstream.plan(reply(delay=0.7))
-    _, kind, raw = await streamed(
-        server, "/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}]}
-    )
-    assert kind == "text/event-stream"
-    comments, rest = raw.count(b": keep-alive\n\n"), raw.replace(b": keep-alive\n\n", b"")
-    assert 2 <= comments <= 4
-    assert raw.startswith(b": keep-alive\n\n")
+    gate = asyncio.Event()
+    upstream.plan(reply(gate=gate))
+    ask = {"messages": [{"role": "user", "content": "x"}], "stream": True}
+    began = time.monotonic()
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(f"{server.url}/v1/chat/completions", json=ask) as answer,
+    ):
+        assert answer.content_type == "text/event-stream"
+        for _ in range(3):
+            assert await answer.content.readexactly(len(sse.COMMENT)) == sse.COMMENT
+        assert time.monotonic() - began > 0.55, "one every 0.2 s"
+        gate.set()
+        rest = (await answer.read()).replace(sse.COMMENT, b"")
     assert events(rest)[-1][1] == "[DONE]"
     upstream.plan(reply(body=response(SAID), delay=0.5))
     async with client(server) as openai_client:

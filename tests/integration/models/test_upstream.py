@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import random
@@ -10,6 +11,7 @@ import socket
 import sys
 import time
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +19,13 @@ import aiohttp
 import orjson
 import pytest
 from fakes.contract import until
+from fakes.ports import held_port
 
 from gymctl.connections import Connections
 from gymctl.contract.part import Pool
 from gymctl.errors import ConfigError
 from gymctl.servers.models import breaker
+from gymctl.servers.models import upstream as module
 from gymctl.servers.models.upstream import Upstream
 from gymctl.transport import Transport
 
@@ -39,10 +43,9 @@ def block(url: str, **settings: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def dead_url() -> str:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{sock.getsockname()[1]}/v1"
+def dead_url() -> Iterator[str]:
+    with held_port() as port:
+        yield f"http://127.0.0.1:{port}/v1"
 
 
 async def seconds(work: Any) -> tuple[float, Any]:
@@ -51,10 +54,10 @@ async def seconds(work: Any) -> tuple[float, Any]:
     return time.monotonic() - began, result
 
 
-async def test_b72_a_dead_upstream_is_told_at_once_and_given_up_in_time(start, dead_url, caplog):
+async def test_b72_a_dead_upstream_is_told_at_once(start, dead_url, caplog):
     caplog.set_level(logging.INFO)
-    server = await start("openai_model", **block(dead_url))
-    waiting = asyncio.create_task(seconds(server.post("/v1/responses", ASK)))
+    server = await start("openai_model", **block(dead_url, upstream_unreachable_seconds=600))
+    waiting = asyncio.create_task(server.post("/v1/responses", ASK))
 
     def lines() -> list[str]:
         return [record.getMessage() for record in caplog.records if "openai_base_url" in record.getMessage()]
@@ -62,14 +65,19 @@ async def test_b72_a_dead_upstream_is_told_at_once_and_given_up_in_time(start, d
     await until(lines)
     told = lines()
     assert len(told) == 1 and not waiting.done()
-    assert dead_url in told[0] and "0.6 s" in told[0]
-    took, (status, answer) = await waiting
+    assert dead_url in told[0] and "600 s" in told[0]
+    waiting.cancel()
+
+
+async def test_b72_a_dead_upstream_is_given_up_in_time(start, dead_url):
+    server = await start("openai_model", **block(dead_url))
+    took, (status, answer) = await seconds(server.post("/v1/responses", ASK))
     assert status == 500 and 0.5 <= took < 20
     assert "Cannot connect" in answer and answer.count("not been reachable") == 1
     assert dead_url in answer and "`openai_base_url` has not been reachable for 0.6 s" in answer
 
-    async with asyncio.timeout(15):  # 24 s if each waited
-        for _ in range(40):
+    async with asyncio.timeout(30):  # 48 s if each waited
+        for _ in range(80):
             status, answer = await server.post("/v1/responses", ASK)
             assert status == 500
             assert "calls fail at once until it is back" in answer
@@ -169,17 +177,18 @@ async def test_b69_cancelled_waiters_neither_block_the_pool_nor_let_others_starv
     upstream.always = reply(delay=0.01)
     async with Transport(Pool(limit=2)) as transport:
         endpoint = Upstream(transport, upstream.url)
-        calls = [asyncio.create_task(seconds(endpoint.post("/responses", b"{}"))) for _ in range(200)]
+        calls = [asyncio.create_task(endpoint.post("/responses", b"%d" % n)) for n in range(200)]
         await asyncio.sleep(0.05)
         for call in random.Random(1).sample(calls[20:], 60):
             call.cancel()
-        async with asyncio.timeout(20):
-            done = await asyncio.gather(*calls, return_exceptions=True)
-        waits = [entry[0] for entry in done if isinstance(entry, tuple)]
-        assert len(waits) == 140
+        async with asyncio.timeout(60):
+            await asyncio.gather(*calls, return_exceptions=True)
+        in_turn = [n for n in range(200) if not calls[n].cancelled()]
+        places = {entry.json: place for place, entry in enumerate(upstream.asked)}
+        assert len(places) == len(in_turn) == 140
+        assert all(abs(places[n] - place) < 4 for place, n in enumerate(in_turn)), "nobody starves"
         assert upstream.peak <= 2
-        assert max(waits) < 5 * sum(waits) / len(waits)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await asyncio.gather(*(endpoint.post("/responses", b"{}") for _ in range(50)))
 
 
@@ -212,8 +221,16 @@ async def test_b71_a_long_generation_is_not_cut(upstream, reply, monkeypatch):
         assert (await transport.call("POST", f"{upstream.url}/responses", b"{}")).status == 200
 
 
-async def test_b73_overload_is_no_reason_to_storm(start, upstream, reply):
+async def test_b73_overload_is_no_reason_to_storm(start, upstream, reply, monkeypatch):
     rows = 8
+    pauses: list[float] = []
+    original = module.pause
+
+    def noted(*given: Any) -> float:
+        pauses.append(original(*given))
+        return pauses[-1]
+
+    monkeypatch.setattr(module, "pause", noted)
     upstream.plan(*(reply(429, headers={"retry-after": "1"}) for _ in range(rows)))
     upstream.plan(*(reply(503) for _ in range(rows)))
     upstream.always = reply(400)
@@ -228,7 +245,8 @@ async def test_b73_overload_is_no_reason_to_storm(start, upstream, reply):
     assert all(len(times) == 3 for times in asked.values()), "all tries of a row, whatever their reasons"
     firsts = [times[1] - times[0] for times in asked.values()]
     seconds_ = [times[2] - times[1] for times in asked.values()]
-    assert min(firsts) >= 0.95 and max(firsts) - min(firsts) > 0.01, "as asked for, and spread"
+    assert min(firsts) >= 0.95, "as asked for"
+    assert max(pauses[:rows]) - min(pauses[:rows]) > 0.01, "and spread"
     assert min(seconds_) >= 0.95, "the second pause is longer than the first would have been"
 
 
@@ -245,6 +263,9 @@ async def test_b77_large_answers_do_not_hold_up_the_others(spawn, upstream, repl
     choice["message"]["prompt_token_ids"] = list(range(100_000, 1_100_000))
     large = orjson.dumps({"object": "chat.completion", "choices": [choice]})
     assert len(large) > 24_000_000
+    began = time.process_time()
+    json.loads(large)
+    limit = max(0.5, 7 * (time.process_time() - began))  # half a second, on a machine that is no slower
     upstream.always = reply(body=large)
     server = await spawn(sys.executable, "openai_model", **block(upstream.url))
     async with aiohttp.ClientSession() as session:
@@ -272,4 +293,4 @@ async def test_b77_large_answers_do_not_hold_up_the_others(spawn, upstream, repl
             pings.append(await asyncio.to_thread(ping))
         assert {call.result() for call in calls} == {len(large)}
     assert len(pings) > 3
-    assert sorted(pings)[int(len(pings) * 0.99)] < 0.5
+    assert sorted(pings)[int(len(pings) * 0.99)] < limit

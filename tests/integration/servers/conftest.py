@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
+from fakes.ports import held_port
 
 from gymctl.transport import Transport
 
@@ -17,7 +17,7 @@ async def transport() -> AsyncIterator[Transport]:
 
 
 @pytest.fixture
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]
+def free_port() -> Iterator[int]:
+    """Nobody listens there, and nobody else will."""
+    with held_port() as port:
+        yield port

@@ -14,12 +14,14 @@ from typing import Any
 import orjson
 import pytest
 from fakes.cutting import Cutting, cutting
+from fakes.limits import Limits
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from gymctl import deferred
+from gymctl import transport as module
 from gymctl.contract.deferred import RESULTS_HEADER, RESULTS_PATH, Result, Results
 from gymctl.contract.part import Pool
 from gymctl.servers import EnvironmentConfig, EnvironmentServer, Json, json_object
@@ -71,10 +73,24 @@ class Slow(EnvironmentServer):
 async def server() -> AsyncIterator[tuple[Slow, Cutting]]:
     """A server, and the proxy by which it is called."""
     made = Slow(make_part("env", "environment_servers", "slow"))
+    made.answers.since -= 3600  # up for an hour: no answer must be quick to show that it was there in time
+    linger(made, 60)
     app = Slow.app()
     app.server_class = lambda part: made  # type: ignore[assignment, misc]
     async with serving(app.build(made.part)) as url, cutting(url) as proxy:
         yield made, proxy
+
+
+def linger(slow: Slow, seconds: float) -> None:
+    """How long the server waits for a caller that went away."""
+    slow.streams._linger = slow.answers._linger = seconds
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that gives up nobody who comes back."""
+    monkeypatch.setattr(deferred, "COMING_BACK_SECONDS", 60.0)
+    monkeypatch.setattr(module, "ASKING_SECONDS", 60.0)
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -129,14 +145,14 @@ async def test_few_calls_wait_on_their_own_connections(server):
         assert await transport.answers_later(proxy.url)
 
 
-async def test_a_lost_stream_loses_nothing(server):
+async def test_a_lost_stream_loses_nothing(server, patient):
     slow, proxy = server
     async with Transport(FEW) as transport:
         waiting = calls(transport, proxy.url, size=200_000)
         await until(lambda: slow.at_work == CALLS)
         assert proxy.cut(STREAM) == 1
         slow.go.set()
-        while not all(call.done() for call in waiting):
+        for _ in range(30):
             await asyncio.sleep(0.02)  # again and again, in the middle of what it sends
             proxy.cut(STREAM)
         answers = await asyncio.gather(*waiting)
@@ -159,7 +175,7 @@ async def test_a_repeated_request_finds_its_first_run(server):
     assert slow.runs == CALLS
 
 
-async def test_an_answer_is_not_missed_when_the_202_is_lost(server):
+async def test_an_answer_is_not_missed_when_the_202_is_lost(server, patient):
     slow, proxy = server
     async with Transport(FEW) as transport:
         slow.go.set()
@@ -175,10 +191,8 @@ async def test_an_answer_is_not_missed_when_the_202_is_lost(server):
     assert slow.runs == 200
 
 
-async def test_calls_that_are_given_up_end_at_the_server(server, monkeypatch):
+async def test_calls_that_are_given_up_end_at_the_server(server):
     slow, proxy = server
-    for remembers in (slow.streams, slow.answers):
-        monkeypatch.setattr(remembers, "_linger", 60)
     async with Transport(FEW) as transport:
         waiting = calls(transport, proxy.url)
         await until(lambda: slow.at_work == CALLS)
@@ -210,25 +224,31 @@ async def test_calls_without_a_key_wait_so_at_servers_of_the_project(server, is_
     assert {call.result().status for call in waiting[:20]} == {200, 500}
 
 
-async def test_a_time_limit_is_kept_and_takes_the_call_back(server):
+async def test_a_time_limit_is_kept_and_takes_the_call_back(server, monkeypatch):
     slow, proxy = server
+    limits = Limits(monkeypatch, 99)
     async with Transport(FEW) as transport:
         waiting = calls(transport, proxy.url, 20)
         await until(lambda: slow.at_work == 20)
+        late = asyncio.create_task(
+            transport.call("POST", f"{proxy.url}/run", b'{"n": 0}', key="late", timeout=99)
+        )
+        await until(lambda: slow.at_work == 21)
+        limits.strike()
         with pytest.raises(TransportError) as caught:
-            await transport.call("POST", f"{proxy.url}/run", b'{"n": 0}', key="late", timeout=1.0)
+            await late
         assert caught.value.kind == "transport_timeout"
         await until(lambda: slow.cancelled == 1)
         slow.go.set()
         await asyncio.gather(*waiting)
 
 
-async def test_a_client_that_leaves_ends_its_calls(server, monkeypatch):
+async def test_a_client_that_leaves_ends_its_calls(server):
     slow, proxy = server
-    monkeypatch.setattr(slow.answers, "_linger", 0.2)
     async with Transport(FEW) as transport:
         waiting = calls(transport, proxy.url)
         await until(lambda: slow.at_work == CALLS)
+        slow.answers._linger = 0.2
     await until(lambda: slow.at_work == 0)
     assert slow.cancelled == CALLS
     ended = await asyncio.gather(*waiting, return_exceptions=True)
@@ -237,11 +257,12 @@ async def test_a_client_that_leaves_ends_its_calls(server, monkeypatch):
 
 async def test_a_client_that_vanishes_ends_its_calls(server, monkeypatch):
     slow, proxy = server
-    for remembers in (slow.streams, slow.answers):
-        monkeypatch.setattr(remembers, "_linger", 0.2)
+    monkeypatch.setattr(deferred, "COMING_BACK_SECONDS", 0.5)
+    monkeypatch.setattr(module, "ASKING_SECONDS", 0.5)
     async with Transport(FEW) as transport:
         waiting = calls(transport, proxy.url)
         await until(lambda: slow.at_work == CALLS)
+        linger(slow, 0.2)
         proxy.is_open = False
         proxy.cut()
         await until(lambda: slow.cancelled == CALLS)

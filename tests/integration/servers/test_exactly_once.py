@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import orjson
 import pytest
 from fakes.breaking import Moment, Proxy, breaking
+from fakes.contract import until
+from fakes.limits import Limits
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
@@ -25,6 +29,7 @@ from gymctl import transport as module
 from gymctl.contract.part import ServerPart
 from gymctl.servers import ResourcesServer, SessionState, VerifyRequest, VerifyResponse, tool
 from gymctl.servers.inprocess import make_part, serving, serving_folder
+from gymctl.servers.stack import idempotency
 from gymctl.transport import Transport, TransportError
 
 IMAGES = Path(__file__).resolve().parents[3] / "server_images"
@@ -36,6 +41,15 @@ MOMENTS: tuple[Moment, ...] = ("working", "before", "middle")
 @pytest.fixture(autouse=True)
 def short_pause(monkeypatch):
     monkeypatch.setattr(module, "RETRY_SECONDS", 0.02)
+    monkeypatch.setattr(module, "ASKING_SECONDS", 60.0)  # whoever is there will say so
+
+
+@pytest.fixture(autouse=True)
+def old_servers(monkeypatch):
+    """They have been up for an hour: whether one that has just begun was there in time, its answer must be
+    quick enough to show."""
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() - 3600)
+    monkeypatch.setattr(idempotency, "time", clock)
 
 
 class Tally(SessionState):
@@ -304,12 +318,16 @@ async def test_a_caller_that_gives_up_takes_its_request_back(transport):
         assert "did not ask again" in json.loads(late.body)
 
 
-async def test_a_timeout_takes_the_request_back_before_the_transport_closes():
+async def test_a_timeout_takes_the_request_back_before_the_transport_closes(monkeypatch):
+    limits = Limits(monkeypatch, 99)
     desk, _ = never_booked()
     async with serving(_app(desk)) as url:
         async with Transport() as own:
+            call = asyncio.create_task(own.call("POST", f"{url}/book", b"{}", key="k", timeout=99))
+            await until(lambda: desk.bookings)
+            limits.strike()
             with pytest.raises(TransportError) as caught:
-                await own.call("POST", f"{url}/book", b"{}", key="k", timeout=1.0)
+                await call
             assert caught.value.kind == "transport_timeout"
         async with Transport() as other:
             late = await other.call("POST", f"{url}/book", b"{}", key="k")

@@ -124,11 +124,16 @@ async def test_ready_waits_for_the_upstream_of_model_servers(transport):
     async with serving(upstream.app()) as model:
         target = HeadTarget(name="policy_model", url=model, kind="responses_api_models")
         async with heads(target) as (url, _):
-            await asyncio.sleep(0.4)
+            async with asyncio.timeout(30):
+                while True:
+                    status = (await transport.call("GET", f"{url}/gymctl/status")).json()
+                    (target_state,) = status["targets"]
+                    if any(endpoint["url"] == "http://u" for endpoint in target_state["endpoints"]):
+                        break  # the model server has said so
+                    await asyncio.sleep(0.02)
+            assert target_state["state"] == "ready"
+            assert target_state["endpoints"][0]["state"] == "waiting"
             assert (await transport.call("GET", f"{url}/readyz")).status == 503
-            status = (await transport.call("GET", f"{url}/gymctl/status")).json()
-            assert status["targets"][0]["state"] == "ready"
-            assert status["targets"][0]["endpoints"][0]["state"] == "waiting"
             upstream.state = "answering"
             await until_ready(transport, url)
 

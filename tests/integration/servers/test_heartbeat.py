@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -15,83 +16,94 @@ from gymctl.servers.inprocess import make_part, serving
 from gymctl.transport import KEY_HEADER
 
 ROW = {"responses_create_params": {"input": "hi"}}
-SILENCE = aiohttp.ClientTimeout(total=None, sock_read=1.2)
+BEATS = b"   "
+"""Three of them: the connection is busy while the work lasts."""
 
 
 class Slow(AgentServer):
+    """Plays until it is told to end; a row with `is_quick` is played at once."""
+
     config: AgentConfig
 
+    def __init__(self, part: Any) -> None:
+        super().__init__(part)
+        self.began, self.end, self.left = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
     async def run(self, row: dict[str, Any], params: dict[str, Any], cookies: dict[str, str]) -> Any:
-        await asyncio.sleep(row.get("seconds", 2.0))
+        self.began.set()
+        try:
+            if "is_quick" not in row:
+                await self.end.wait()
+        finally:
+            self.left.set()
         if "fault" in row:
             raise ValueError(row["fault"])
         return {**row, "reward": 1.0}
 
 
 @asynccontextmanager
-async def slow(beat: float | None) -> AsyncIterator[str]:
-    part = make_part("slow", "responses_api_agents", "slow", {"run_heartbeat_seconds": beat})
-    async with serving(Slow.app().build(part)) as url:
-        yield f"{url}/run"
+async def slow(beat: float | None) -> AsyncIterator[tuple[str, Slow]]:
+    made = Slow(make_part("slow", "responses_api_agents", "slow", {"run_heartbeat_seconds": beat}))
+    app = Slow.app()
+    app.server_class = lambda part: made  # type: ignore[assignment, misc]
+    async with serving(app.build(made.part)) as url:
+        yield f"{url}/run", made
 
 
-async def posted(url: str, row: dict[str, Any], **headers: str) -> tuple[int, Any, bytes]:
+@asynccontextmanager
+async def posted(
+    url: str, row: dict[str, Any], silence: float | None = None, **headers: str
+) -> AsyncIterator[aiohttp.ClientResponse]:
+    """silence: seconds after which the client takes a silent server for dead."""
+    limit = aiohttp.ClientTimeout(total=None, sock_read=silence)
     async with (
-        aiohttp.ClientSession(timeout=SILENCE) as http,
+        aiohttp.ClientSession(timeout=limit) as http,
         http.post(url, json={**ROW, **row}, headers=headers) as answer,
     ):
-        return answer.status, await answer.json(), await answer.read()
+        yield answer
 
 
-async def test_a_client_with_a_limit_on_silence_gets_a_late_answer() -> None:
-    async with slow(0.1) as url:
-        status, answer, body = await posted(url, {})
-    assert (status, answer["reward"]) == (200, 1.0)
-    assert body.startswith(b"  ")
+async def test_a_client_hears_of_a_long_episode_and_gets_the_late_answer() -> None:
+    async with slow(0.1) as (url, server), posted(url, {}) as answer:
+        assert await answer.content.readexactly(len(BEATS)) == BEATS
+        server.end.set()
+        assert (answer.status, json.loads(await answer.read())["reward"]) == (200, 1.0)
 
 
-async def test_without_heartbeats_the_limit_cuts_the_episode() -> None:
-    async with slow(None) as url:
+async def test_without_heartbeats_a_limit_on_silence_cuts_the_episode() -> None:
+    async with slow(None) as (url, _):
         with pytest.raises(aiohttp.SocketTimeoutError):
-            await posted(url, {})
+            async with posted(url, {}, silence=0.5):
+                pass
 
 
 async def test_a_quick_answer_and_a_quick_failure_are_as_ever() -> None:
-    async with slow(10) as url:
-        status, _, body = await posted(url, {"seconds": 0})
-        assert (status, body[:1]) == (200, b"{")
-        status, answer, _ = await posted(url, {"seconds": 0, "fault": "no luck"})
-        assert (status, answer) == (500, "ValueError('no luck')")
+    async with slow(60) as (url, _):
+        async with posted(url, {"is_quick": True}) as answer:
+            assert (answer.status, (await answer.read())[:1]) == (200, b"{")
+        async with posted(url, {"is_quick": True, "fault": "no luck"}) as answer:
+            assert (answer.status, await answer.json()) == (500, "ValueError('no luck')")
 
 
 async def test_a_late_failure_is_in_the_body() -> None:
     """Where axolotl and TRL look for it; the status is out."""
-    async with slow(0.1) as url:
-        status, answer, _ = await posted(url, {"seconds": 0.3, "fault": "no luck"})
-    assert (status, answer) == (200, {"error": "ValueError('no luck')"})
+    async with slow(0.1) as (url, server), posted(url, {"fault": "no luck"}) as answer:
+        assert await answer.content.readexactly(len(BEATS)) == BEATS
+        server.end.set()
+        assert answer.status == 200
+        assert json.loads(await answer.read()) == {"error": "ValueError('no luck')"}
 
 
 async def test_our_own_callers_get_the_status_of_a_late_failure() -> None:
-    async with slow(0.1) as url:
-        status, answer, _ = await posted(url, {"seconds": 0.3, "fault": "no luck"}, **{KEY_HEADER: "k1"})
-    assert (status, answer) == (500, "ValueError('no luck')")
+    async with slow(0.1) as (url, server):
+        asyncio.get_running_loop().call_later(0.3, server.end.set)  # some beats later
+        async with posted(url, {"fault": "no luck"}, **{KEY_HEADER: "k1"}) as answer:
+            assert (answer.status, await answer.json()) == (500, "ValueError('no luck')")
 
 
 async def test_the_work_ends_with_its_caller() -> None:
-    began, ended = asyncio.Event(), asyncio.Event()
-
-    class Watched(Slow):
-        async def run(self, row: dict[str, Any], params: dict[str, Any], cookies: dict[str, str]) -> Any:
-            began.set()
-            try:
-                return await asyncio.Event().wait()
-            finally:
-                ended.set()
-
-    part = make_part("slow", "responses_api_agents", "slow", {"run_heartbeat_seconds": 0.1})
-    async with serving(Watched.app().build(part)) as url:
-        asked = asyncio.create_task(posted(f"{url}/run", {}))
-        await asyncio.wait_for(began.wait(), 20)
-        await asyncio.sleep(0.3)  # a few beats
-        asked.cancel()
-        await asyncio.wait_for(ended.wait(), 20)
+    async with slow(0.1) as (url, server):
+        async with posted(url, {}) as answer:
+            await answer.content.readexactly(len(BEATS))
+            assert server.began.is_set() and not server.left.is_set()
+        await asyncio.wait_for(server.left.wait(), 30)

@@ -10,7 +10,6 @@ from typing import Any
 
 import orjson
 import pytest
-from fakes.contract import free_port
 from fakes.own_process import own_process
 
 from gymctl.contract.part import Pool
@@ -24,8 +23,18 @@ SESSIONS = 2000
 CONNECTIONS = 256
 EPISODE = {"rollout_id": "0-0"}
 FEW = 100
-"""So many of them that none waits for `IDLE_SECONDS` between two of its calls."""
 IDLE_SECONDS = 2.0
+TOLD = """
+
+class Told(Counter):
+    @tool
+    async def idle_after(self, seconds: float) -> int:
+        self.sessions._idle_seconds = seconds
+        return len(self.sessions)
+
+app = Told.app()
+"""
+"""A counter that a test tells when sessions are idle; it says how many there are."""
 
 pytestmark = pytest.mark.load
 
@@ -72,14 +81,21 @@ async def test_2000_sessions_at_once_keep_apart_and_leave_nothing(calls: Transpo
                 await asyncio.sleep(0.05)
 
 
-async def test_memory_does_not_keep_what_sessions_held(calls: Transport, tmp_path: Path) -> None:
+async def test_memory_does_not_keep_what_sessions_held(
+    calls: Transport, tmp_path: Path, free_port: int
+) -> None:
     """As resident memory of a process of its own. 4,000 open sessions hold 3.3 MB, 4,000 ended ones 1 MB:
     their ids, which answer a late call."""
-    settings = {"session_idle_seconds": IDLE_SECONDS}
+    settings = {"session_idle_seconds": 0.2}  # it looks ten times a second
     part = make_part("counter", "resources_servers", "counter", settings)
-    part = part.model_copy(update={"bind_port": free_port()})
+    part = part.model_copy(update={"bind_port": free_port})
     file = tmp_path / "part.json"
-    async with own_process(part, COUNTER, Path(sys.executable), file, calls) as url:
+    (tmp_path / "app.py").write_text((COUNTER / "app.py").read_text() + TOLD)
+    async with own_process(part, tmp_path, Path(sys.executable), file, calls) as url:
+
+        async def idle_after(seconds: float) -> int:
+            body = orjson.dumps({"seconds": seconds})
+            return (await calls.call("POST", f"{url}/idle_after", body)).json()
 
         async def rollout(number: int) -> None:
             identity = {"resources_session_id": f"s-{number}", "episode_id": EPISODE}
@@ -95,9 +111,12 @@ async def test_memory_does_not_keep_what_sessions_held(calls: Transport, tmp_pat
 
         held: list[float] = []
         for first in range(0, 3 * SESSIONS, SESSIONS):
+            await idle_after(3600)  # nobody is idle before all have played
             for some in range(first, first + SESSIONS, FEW):
                 await asyncio.gather(*(rollout(number) for number in range(some, some + FEW)))
-            await asyncio.sleep(1.5 * IDLE_SECONDS + 1)  # it looks twice in that time
+            async with asyncio.timeout(60):
+                while await idle_after(0):  # noqa: ASYNC110 - the server's own sweep is what we wait for
+                    await asyncio.sleep(0.05)
             held.append(resident(file))
         assert held[2] - held[0] < 2.2, held
 

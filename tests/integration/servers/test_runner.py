@@ -155,6 +155,7 @@ async def test_tools_over_mcp_beside_an_mcp_route_of_its_own_are_refused(tmp_pat
 async def test_a_taken_port_is_named(tmp_path, free_port):
     (tmp_path / "app.py").write_text(GOOD)
     with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         taken.bind(("127.0.0.1", free_port))
         taken.listen()
         text = await failure(tmp_path, part_for(free_port))

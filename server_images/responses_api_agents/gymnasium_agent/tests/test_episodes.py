@@ -38,9 +38,9 @@ async def test_an_episode_is_closed_when_its_caller_leaves(client):
     stage = Stage([CLOSABLE, 0])
     async with stage.playing() as url:
         caller = asyncio.create_task(client.post(f"{url}/run", ROW))
-        await asyncio.wait_for(stage.waiting.wait(), 10)
+        await asyncio.wait_for(stage.waiting.wait(), 30)
         caller.cancel()
-        await asyncio.wait_for(stage.closed.wait(), 10)
+        await asyncio.wait_for(stage.closed.wait(), 30)
 
 
 async def test_system_and_user_messages_of_the_row_stay_before_the_observation(client):

@@ -7,7 +7,8 @@ import hashlib
 import json
 
 import pytest
-from fakes.contract import sending
+from fakes.contract import sending, until
+from fakes.ports import held_port
 from fakes.vllm_model import HISTORY, TOOL, USER, kinds, sent
 from fakes.vllm_upstream import VLLMUpstream
 
@@ -29,7 +30,7 @@ async def test_13_3_a_session_stays_on_the_replica_that_its_id_decides(serve):
         replicas = [one, two, three]
         model = await serve(base_url=[replica.url for replica in replicas])
         used = set()
-        for _ in range(12):
+        for _ in range(20):
             model.jar = {}
             before = [len(replica.asked) for replica in replicas]
             for _ in range(3):
@@ -327,22 +328,22 @@ async def test_13_3_an_endpoint_file_moves_the_endpoint(vllm, serve, http, tmp_p
         assert len(vllm.asked) == 2
 
 
-async def test_13_3_an_endpoint_that_is_gone_is_looked_up_before_a_call_fails(vllm, serve, tmp_path):
-    async with VLLMUpstream() as gone:
-        pass
+async def test_13_3_an_endpoint_that_is_gone_is_looked_up_before_a_call_fails(vllm, serve, tmp_path, caplog):
     file = tmp_path / "endpoint"
-    file.write_text(gone.url)
-    block = {"endpoint_file": str(file), "endpoint_connection_retries": 1}
-    model = await serve(**block)
-    call = asyncio.create_task(model.responses())
-    await asyncio.sleep(0.05)
-    file.write_text(vllm.url)  # within the interval in which the file is not looked at by itself
-    await call
-    assert len(vllm.asked) == 1
-    file.write_text(gone.url)
-    async with asyncio.timeout(20):
-        status, _ = await (await serve(**block)).post("/v1/responses", {"input": "x"})
-    assert status == 500
+    with held_port() as port:
+        gone = f"http://127.0.0.1:{port}/v1"
+        file.write_text(gone)
+        block = {"endpoint_file": str(file), "endpoint_connection_retries": 1}
+        model = await serve(**block)
+        call = asyncio.create_task(model.responses())
+        await until(lambda: "trying for" in caplog.text)
+        file.write_text(vllm.url)  # within the interval in which the file is not looked at by itself
+        await call
+        assert len(vllm.asked) == 1
+        file.write_text(gone)
+        async with asyncio.timeout(30):
+            status, _ = await (await serve(**block)).post("/v1/responses", {"input": "x"})
+        assert status == 500
 
 
 async def test_13_4_what_chat_cannot_carry_is_500_and_names_it(vllm, serve):
