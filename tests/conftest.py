@@ -7,8 +7,11 @@ import signal
 import pytest
 from hypothesis import HealthCheck, settings
 
-settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("busy")  # how long an example takes says how busy the machine is, not what is wrong
+# How long an example takes says how busy the machine is, not what is wrong. The examples are the same each
+# time; others are looked for with --hypothesis-profile=search.
+settings.register_profile("search", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("busy", settings.get_profile("search"), derandomize=True)
+settings.load_profile("busy")
 
 
 def pytest_configure() -> None:

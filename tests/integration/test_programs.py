@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -34,7 +33,7 @@ async def started(script: str, folder: Path) -> tuple[asyncio.Task[programs.Fini
     """Run `script`, which writes its child's pid into $PIDFILE, and wait until it has."""
     file = folder / "pid"
     running = asyncio.create_task(run_command(("sh", "-c", script), environ={"PIDFILE": str(file)}))
-    for _ in range(1000):
+    for _ in range(6000):
         if pid := _read(file).strip():
             return running, int(pid)
         await asyncio.sleep(0.01)
@@ -92,16 +91,18 @@ async def test_a_command_that_ignores_sigterm_is_killed(
     assert await gone(pid)
 
 
-async def test_a_second_cancellation_does_not_wait_for_the_grace_period(tmp_path: Path) -> None:
+async def test_a_second_cancellation_does_not_wait_for_the_grace_period(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(programs, "GRACE_SECONDS", 600.0)
     running, pid = await started("trap '' TERM; echo $$ > $PIDFILE; while :; do sleep 0.05; done", tmp_path)
-    begin = time.monotonic()
     running.cancel()
     await asyncio.sleep(0.05)
     running.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await running
+    async with asyncio.timeout(60):
+        with pytest.raises(asyncio.CancelledError):
+            await running
     assert await gone(pid)
-    assert time.monotonic() - begin < programs.GRACE_SECONDS / 2
 
 
 async def test_a_cancellation_during_the_start_leaves_nothing(tmp_path: Path) -> None:

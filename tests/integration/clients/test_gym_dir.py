@@ -128,7 +128,7 @@ def test_clients_find_the_servers_and_collect_rollouts(
     assert served["policy_model_name"] == "tiny"  # env.yaml of the folder
     assert "sk-of-env-yaml" not in json.dumps(served)
     address = served["weather"]["resources_servers"]["weather"]
-    with urllib.request.urlopen(f"http://{address['host']}:{address['port']}/", timeout=2) as answer:
+    with urllib.request.urlopen(f"http://{address['host']}:{address['port']}/", timeout=30) as answer:
         assert answer.status == 200
 
     status = ran(gym, "ng_status", f"+head_server.port={port}")

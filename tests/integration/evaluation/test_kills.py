@@ -21,7 +21,7 @@ from fakes.program import gymctl, processes_below
 KILLS = int(os.environ.get("GYMCTL_KILLS", "3"))
 ROLLOUTS = int(os.environ.get("GYMCTL_KILL_ROLLOUTS", "30"))
 SEED = int(os.environ.get("GYMCTL_KILL_SEED", "20261130"))
-SLOW = "++policy_model.responses_api_models.scripted_model.faults.latency_ms=40"
+SLOW = "++policy_model.responses_api_models.scripted_model.faults.latency_ms=100"
 
 
 def write_rows(path: Path) -> None:

@@ -55,7 +55,8 @@ async def test_settings_in_yaml_are_obeyed(tmp_path: Path) -> None:
         probe.bind(("127.0.0.1", 0))
         head = probe.getsockname()[1]
     async with OpenAIUpstream() as upstream:
-        upstream.always = Reply(delay=0.3)
+        upstream.plan(*[Reply(delay=3)] * 3)  # long enough to come together
+        upstream.always = Reply(delay=0.1)
         done = await asyncio.to_thread(
             gymctl,
             *("eval", "a.yaml", "--runtime", "process", "--model-url", upstream.url, "--json"),

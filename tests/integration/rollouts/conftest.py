@@ -21,6 +21,7 @@ from gymctl.rollouts.run import Run, RunRequest
 from gymctl.transport import Transport
 
 Script = Callable[[dict[str, Any], web.Request], Awaitable[web.StreamResponse]]
+Later = Callable[[float], None]
 
 
 def scored(reward: float, **more: Any) -> web.Response:
@@ -33,6 +34,18 @@ async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(20):
         while not condition():  # noqa: ASYNC110 - what is waited for is spread over server and collector
             await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+def later(monkeypatch: pytest.MonkeyPatch) -> Later:
+    """Makes it later, by seconds, for all that waits in the event loop: a limit strikes then."""
+
+    def by(seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        time = loop.time
+        monkeypatch.setattr(loop, "time", lambda: time() + seconds)
+
+    return by
 
 
 @dataclass

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import tracemalloc
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -16,7 +16,7 @@ from gymctl.rollouts.resume import ResumeOptions
 from gymctl.rollouts.store import LineFile
 from gymctl.runtime.stack import ServerDeath
 
-from .conftest import Bench, FakeEnvironment, scored, until
+from .conftest import Bench, FakeEnvironment, Later, scored, until
 
 Start = Callable[..., Awaitable[FakeEnvironment]]
 Make = Callable[..., Bench]
@@ -61,7 +61,7 @@ async def hundred_outcomes(row: dict[str, Any], request: web.Request) -> web.Str
         case 95:  # infrastructure: no room
             return failure(FAILED_AT["admission"])
         case 96:  # infrastructure: the clock
-            await asyncio.sleep(60)
+            await asyncio.Event().wait()
         case 97:  # bug: a message that breaks the contract
             return web.json_response({"detail": [{"type": "missing"}]}, status=422)
         case 98:  # environment: not JSON
@@ -72,15 +72,25 @@ async def hundred_outcomes(row: dict[str, Any], request: web.Request) -> web.Str
     return web.Response()
 
 
+async def limit_struck(work: Coroutine[Any, Any, None], made: Bench, later: Later) -> None:
+    """The hundred outcomes, each with a limit of 50 s, which strikes when only that of the clock is left."""
+    running = asyncio.create_task(work)
+    await until(lambda: running.done() or made.run.tally.finished == 99)
+    later(50)
+    await running
+
+
 def failure(fields: dict[str, Any]) -> web.Response:
     record = {"_ng_failure_class": "environment_server_failed", "_ng_failure_terminal": False, **fields}
     return web.json_response(record)
 
 
-async def test_a_hundred_outcomes_give_the_numbers_computed_by_hand(environment: Start, bench: Make) -> None:
+async def test_a_hundred_outcomes_give_the_numbers_computed_by_hand(
+    environment: Start, bench: Make, later: Later
+) -> None:
     fake = await environment(hundred_outcomes)
-    made = bench(fake.url, 100, task_timeout=3.0, unreachable_seconds=0.6, death_notice_seconds=0.1)
-    await made.collect()
+    made = bench(fake.url, 100, task_timeout=50)
+    await limit_struck(made.collect(), made, later)
     tally = made.run.tally
     head = tally.headline()
 
@@ -289,8 +299,8 @@ async def test_a_server_that_refuses_connections_ends_the_run(environment: Start
         return scored(1.0)
 
     fake = await environment(then_gone)
-    made = bench(fake.url, 100, concurrency=1, unreachable_seconds=0.6)
-    async with asyncio.timeout(20):
+    made = bench(fake.url, 100, concurrency=1, unreachable_seconds=2.0)
+    async with asyncio.timeout(60):
         await made.collect()
     assert made.run.tally.finished < 10
     assert "refuses connections" in made.run.lost[0].reason

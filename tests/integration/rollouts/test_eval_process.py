@@ -69,26 +69,22 @@ def lines(path: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in path.read_bytes().split(b"\n") if line] if path.exists() else []
 
 
-def wait_for_lines(path: Path, count: int, process: subprocess.Popen[str]) -> None:
-    end = time.monotonic() + 60
-    while len(lines(path)) < count:
+def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    end = time.monotonic() + 120
+    while not condition():
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < end
         time.sleep(0.05)
 
 
-def _wait_for_the_first_request(folder: Path, process: subprocess.Popen[str]) -> None:
-    """The output file is made just before it."""
-    _wait_for_file(folder / "x.jsonl", process)
-    time.sleep(0.5)
+def wait_for_lines(path: Path, count: int, process: subprocess.Popen[str], of: bytes = b"") -> None:
+    """Whole lines: the last one may just be written."""
 
+    def found() -> int:
+        whole = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+        return sum(of in line for line in whole)
 
-def _wait_for_file(path: Path, process: subprocess.Popen[str]) -> None:
-    end = time.monotonic() + 60
-    while not path.exists():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    wait_for(lambda: found() >= count, process)
 
 
 def _weather_of_its_own(folder: Path, more: str) -> None:
@@ -119,14 +115,14 @@ def test_the_first_interrupt_drains_and_scores_what_is_done(evaluate: Eval, tmp_
     process = evaluate(SLOW, "-k", "40", "--concurrency", "4")
     wait_for_lines(tmp_path / "x.jsonl", 4, process)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 130
     assert "draining" in err
     assert "not run" in out
     assert "interrupted" in out
     assert "the same command goes on with the others" in err
     done = len(lines(tmp_path / "x.jsonl"))
-    assert 4 <= done < 100, "of 200"
+    assert 4 <= done < 400, "of 800"
     assert f"scored {done} " in out
     assert (tmp_path / "x_aggregate_metrics.json").exists()
     assert servers(tmp_path) == {}
@@ -134,16 +130,15 @@ def test_the_first_interrupt_drains_and_scores_what_is_done(evaluate: Eval, tmp_
 
 def test_two_signals_stop_now_and_leave_whole_files(evaluate: Eval, tmp_path: Path) -> None:
     """BUG_CASES B31: 143 for SIGTERM, with rollouts in flight."""
-    slower = SLOW.replace("400", "60000")
-    process = evaluate(slower, "-k", "40", "--concurrency", "4")
-    _wait_for_the_first_request(tmp_path, process)
+    process = evaluate(SLOW.replace("400", "600000"), "-k", "40", "--concurrency", "4")
+    wait_for_lines(tmp_path / "x/journal.jsonl", 4, process, of=b'"event":"sent"')
     process.send_signal(signal.SIGTERM)
-    time.sleep(0.3)
+    assert process.stderr is not None
+    while "draining" not in (told := process.stderr.readline()):
+        assert told, "it has heard the first signal before the second comes"
     process.send_signal(signal.SIGTERM)
-    began = time.monotonic()
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=120)  # what runs would take ten minutes
     assert process.returncode == 143, err
-    assert time.monotonic() - began < 50
     assert lines(tmp_path / "x.jsonl") == []
     assert "not run" in out
     assert servers(tmp_path) == {}
@@ -166,10 +161,10 @@ def test_an_interrupt_while_metrics_are_computed_loses_no_rollout(evaluate: Eval
     hold.touch()
     head = f"++head_server.port={free_port()}"
     process = evaluate("--search-dir", "mine", "--limit", "2", head)
-    _wait_for_file(held, process)
+    wait_for(held.exists, process)
     assert len(lines(tmp_path / "x/journal.jsonl")) == 6, "begun, two sent, two ended, the end"
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 130, err
     assert "coverage    2 of 2" in out
     assert "next: the same command again computes the metrics" in err
@@ -178,7 +173,7 @@ def test_an_interrupt_while_metrics_are_computed_loses_no_rollout(evaluate: Eval
     assert servers(tmp_path) == {}
     hold.unlink()
     process = evaluate("--search-dir", "mine", "--limit", "2", head)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
     assert (tmp_path / "x_aggregate_metrics.json").exists()
     assert len(lines(tmp_path / "x.jsonl")) == 2
@@ -189,7 +184,7 @@ def test_a_killed_server_ends_the_run_with_its_name(evaluate: Eval, tmp_path: Pa
     process = evaluate(SLOW, "-k", "40", "--concurrency", "4")
     wait_for_lines(tmp_path / "x.jsonl", 2, process)
     os.kill(servers(tmp_path)["weather"], signal.SIGKILL)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 5, err
     assert "`weather` stopped (exit 137)" in err
     assert "coverage is under 95%" in out
@@ -218,14 +213,14 @@ def test_an_evaluation_with_another_model_does_not_touch_one_that_runs(
     hold.touch()
     mine = ("--search-dir", "mine")
     first = evaluate(*mine, "--limit", "2", "-k", "2", "--concurrency", "2", "--json")
-    _wait_for_file(held, first)
+    wait_for(held.exists, first)
     second = evaluate(*mine, SLOW, "--limit", "1", "-o", "y.jsonl")
-    _, err = second.communicate(timeout=60)
+    _, err = second.communicate(timeout=120)
     assert second.returncode == 3, err
     assert "in use by `gymctl eval`" in err
     assert "--project" in err
     hold.unlink()
-    out, err = first.communicate(timeout=60)
+    out, err = first.communicate(timeout=120)
     assert first.returncode == 0, err
     assert json.loads(out)["rollouts"]["scored"] == 4
     assert servers(tmp_path) == {}
@@ -240,7 +235,7 @@ def test_a_project_that_was_up_stays_up_also_when_its_servers_were_started_anew(
     subprocess.run(up, cwd=tmp_path, check=True, capture_output=True)
     try:
         process = evaluate(head, SLOW.replace("400", "1"), "--limit", "1")
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=120)
         assert process.returncode == 0, err
         assert "stays up" in err
         time.sleep(1)

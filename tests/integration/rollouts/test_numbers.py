@@ -21,21 +21,20 @@ from gymctl.rollouts.metric_input import Counting
 from gymctl.rollouts.saved import SavedRun
 from gymctl.transport import Transport
 
-from .conftest import Bench, FakeEnvironment, scored, table_of, write_rows
-from .test_collect import hundred_outcomes
+from .conftest import Bench, FakeEnvironment, Later, scored, table_of, write_rows
+from .test_collect import hundred_outcomes, limit_struck
 
 Start = Callable[..., Awaitable[FakeEnvironment]]
 Make = Callable[..., Bench]
-QUICK = {"task_timeout": 3.0, "unreachable_seconds": 0.6, "death_notice_seconds": 0.1}
 
 
 async def test_the_files_of_a_hundred_outcomes_give_the_numbers_of_the_run(
-    environment: Start, bench: Make
+    environment: Start, bench: Make, later: Later
 ) -> None:
     """BUG_CASES B100: the same digits from the files, also when their lines are shuffled."""
     fake = await environment(hundred_outcomes)
-    made = bench(fake.url, 100, **QUICK)
-    await made.collect()
+    made = bench(fake.url, 100, task_timeout=50)
+    await limit_struck(made.collect(), made, later)
     live, paths = made.run.tally, made.run.paths
     for path in (paths.rollouts, paths.failures):
         lines = path.read_bytes().splitlines(keepends=True)
@@ -49,14 +48,15 @@ async def test_the_files_of_a_hundred_outcomes_give_the_numbers_of_the_run(
 
 
 async def test_declared_failures_count_as_zero_in_the_headline_and_in_the_metrics_file(
-    environment: Start, bench: Make
+    environment: Start, bench: Make, later: Later
 ) -> None:
     """60 right and 4 half right of 84; 4 of the model and 1 of the judge count as wrong: 62 of 89."""
     declared = Declaration({"model": "zero"}, frozenset({"judge_failed"}))
     fake = await environment(hundred_outcomes)
-    made = bench(fake.url, 100, declared=declared, **QUICK)
+    made = bench(fake.url, 100, declared=declared, task_timeout=50)
     async with Transport() as transport:
-        await made.run.collect(transport, made.table, made.options, made.drain)
+        collecting = made.run.collect(transport, made.table, made.options, made.drain)
+        await limit_struck(collecting, made, later)
         await made.run.aggregate(transport, made.table, Counting(declared))
         made.run.close()
     tally = made.run.tally

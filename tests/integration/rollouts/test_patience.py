@@ -16,7 +16,7 @@ from fakes.contract import free_port
 from gymctl.errors import ServerError
 from gymctl.rollouts.destinations import UNREACHABLE_SECONDS
 
-from .conftest import Bench, FakeEnvironment, scored, until, write_rows
+from .conftest import Bench, FakeEnvironment, Later, scored, until, write_rows
 from .test_numbers import head_of
 
 Start = Callable[..., Awaitable[FakeEnvironment]]
@@ -24,19 +24,27 @@ Make = Callable[..., Bench]
 
 
 async def test_b69_rollouts_that_were_cut_neither_block_the_others_nor_stay(
-    environment: Start, bench: Make
+    environment: Start, bench: Make, later: Later
 ) -> None:
     """BUG_CASES B69: three of ten never get an answer; the others do, and nothing is left open."""
 
+    hanging = 0
+
     async def some_hang(row: dict[str, Any], request: web.Request) -> web.Response:
+        nonlocal hanging
         if row["n"] % 10 < 3:
-            await asyncio.sleep(60)
+            hanging += 1
+            await asyncio.Event().wait()
         return scored(1.0)
 
     fake = await environment(some_hang)
-    made = bench(fake.url, 50, concurrency=10, task_timeout=2.5)
-    async with asyncio.timeout(40):  # 15 that hang in ten slots: 5 s when cut, 120 s when not
-        await made.collect(and_aggregate=False)
+    made = bench(fake.url, 50, concurrency=10, task_timeout=50)
+    collecting = asyncio.create_task(made.collect(and_aggregate=False))
+    await until(lambda: hanging == 10)  # they hold every slot
+    later(50)
+    await until(lambda: hanging == 15 and made.run.tally.finished == 45)
+    later(50)
+    await collecting
     assert (made.run.tally.scored, dict(made.run.tally.failed)) == (35, {"infrastructure": 15})
     await until(lambda: not fake.open_calls)
     assert not [task for task in asyncio.all_tasks() if "Collector" in repr(task.get_coro())]

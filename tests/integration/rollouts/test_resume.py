@@ -121,7 +121,7 @@ def in_a_world_that_began(monkeypatch: pytest.MonkeyPatch, at: float) -> None:
 async def test_an_attempt_in_flight_is_sent_again_under_its_key_unless_a_server_was_started_anew(
     environment: Start, bench: Make, monkeypatch: pytest.MonkeyPatch, is_same_world: bool
 ) -> None:
-    in_a_world_that_began(monkeypatch, 0.0 if is_same_world else time.time() + 1)
+    in_a_world_that_began(monkeypatch, 0.0 if is_same_world else time.time() + 3600)
     fake = await environment(by_number)
     first = bench(fake.url, 2, concurrency=1)
     await first.collect()

@@ -116,6 +116,12 @@ async def waiting_rollout(transport: Transport, table: ServerTable) -> AsyncIter
         await asyncio.wait([task])
 
 
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that is busy is given more time to answer."""
+    monkeypatch.setattr(waiting, "PATIENCE", 30.0)
+
+
 @pytest.fixture
 async def transport() -> AsyncIterator[Transport]:
     async with Transport() as made:

