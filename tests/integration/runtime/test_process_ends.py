@@ -121,7 +121,8 @@ def test_a_detached_project_outlives_its_starter(folder: Folder) -> None:
 def test_ctrl_c_while_packages_are_installed_leaves_no_half_environment(folder: Folder) -> None:
     cache = folder.path / "cache"
     uv_cache = os.environ.get("UV_CACHE_DIR") or str(Path.home() / ".cache" / "uv")
-    folder.environ = {"XDG_CACHE_HOME": str(cache), "UV_CACHE_DIR": uv_cache, "NO_PROXY": "127.0.0.1"}
+    direct = ",".join([os.environ.get("NO_PROXY") or os.environ.get("no_proxy", ""), "127.0.0.1"])
+    folder.environ = {"XDG_CACHE_HOME": str(cache), "UV_CACHE_DIR": uv_cache, "NO_PROXY": direct}
     envs = cache / "gymctl" / "envs"
     with socket.create_server(("127.0.0.1", 0)) as silent:
         wheel = f"http://127.0.0.1:{silent.getsockname()[1]}/slow-1-py3-none-any.whl"
