@@ -10,7 +10,7 @@
 set -euo pipefail
 
 readonly LOG=${GYMCTL_DOCKERD_LOG:-/var/log/dockerd.log}
-readonly PATIENCE=${GYMCTL_DOCKERD_WAIT:-60}
+readonly PATIENCE=${GYMCTL_DOCKERD_WAIT:-120}
 readonly DAEMON_JSON=/etc/docker/daemon.json
 
 say() { printf 'docker: %s\n' "$*" >&2; }
@@ -119,7 +119,7 @@ without_proxy() {
 install_packages() {
     local distro=$1
     shift
-    local options=(-oAcquire::Retries=3 -oDpkg::Options::=--force-confold -oDpkg::Use-Pty=0)
+    local options=(-oAcquire::Retries=3 -oDPkg::Lock::Timeout=300 -oDpkg::Options::=--force-confold -oDpkg::Use-Pty=0)
     export DEBIAN_FRONTEND=noninteractive
     if [ "$distro" = "debian 12" ]; then
         mapfile -t borrowed < <(borrow_from_debian_13 "$SCRATCH")
@@ -127,11 +127,14 @@ install_packages() {
         options+=("${borrowed[@]}")
     fi
     say "installing $* (distribution packages)"
-    apt-get "${options[@]}" -qq update >"$SCRATCH/update.log" 2>&1 ||
-        { tail -n 15 "$SCRATCH/update.log" >&2; fail "apt-get update failed"; }
-    apt-get "${options[@]}" -qq install -y --no-install-recommends "$@" >"$SCRATCH/install.log" 2>&1 ||
-        { tail -n 20 "$SCRATCH/install.log" >&2; fail "apt-get install failed"; }
+    # A list that did not come is no error to `update`, but its packages are then missing: both once more.
+    fetched "$@" || { sleep 20 && fetched "$@"; } || { tail -n 20 "$SCRATCH/apt.log" >&2; fail "apt-get failed"; }
     hash -r
+}
+
+fetched() {
+    apt-get "${options[@]}" -qq update >"$SCRATCH/apt.log" 2>&1 &&
+        apt-get "${options[@]}" -qq install -y --no-install-recommends "$@" >>"$SCRATCH/apt.log" 2>&1
 }
 
 mount_cgroups() {

@@ -47,10 +47,14 @@ if [ ! -e /usr/sbin/policy-rc.d ]; then
     chmod 755 "$policy"
 fi
 export DEBIAN_FRONTEND=noninteractive
-options=(-oAcquire::Retries=3 -oDpkg::Options::=--force-confold -oDpkg::Use-Pty=0 -qq)
+options=(-oAcquire::Retries=3 -oDPkg::Lock::Timeout=300 -oDpkg::Options::=--force-confold -oDpkg::Use-Pty=0 -qq)
 say "installing ${needed[*]} (distribution packages)"
-apt-get "${options[@]}" update >"$scratch/log" 2>&1 &&
-    apt-get "${options[@]}" install -y --no-install-recommends "${needed[@]}" >>"$scratch/log" 2>&1 || {
+fetched() {
+    apt-get "${options[@]}" update >"$scratch/log" 2>&1 &&
+        apt-get "${options[@]}" install -y --no-install-recommends "${needed[@]}" >>"$scratch/log" 2>&1
+}
+# A list that did not come is no error to `update`, but its packages are then missing: both once more.
+fetched || { sleep 20 && fetched; } || {
     tail -n 20 "$scratch/log" >&2
     say "the installation failed"
     exit 1

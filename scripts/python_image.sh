@@ -41,7 +41,8 @@ install_mmdebstrap() {
     [ ${#needed[@]} -gt 0 ] || return 0
     say "installing ${needed[*]}"
     export DEBIAN_FRONTEND=noninteractive
-    { apt-get -qq update && apt-get -qq install -y --no-install-recommends "${needed[@]}"; } >"$SCRATCH/apt.log" 2>&1 ||
+    local apt=(apt-get -qq -oAcquire::Retries=3 -oDPkg::Lock::Timeout=300)
+    { "${apt[@]}" update && "${apt[@]}" install -y --no-install-recommends "${needed[@]}"; } >"$SCRATCH/apt.log" 2>&1 ||
         { tail -n 15 "$SCRATCH/apt.log" >&2; fail "apt-get install ${needed[*]} failed"; }
 }
 
@@ -58,7 +59,7 @@ debian_mirror() {
     fi
 }
 
-make_root_archive() {
+root_archive() {
     local target=$1 mirror=() packages=python3,python3-venv
     [ "$SUITE" = trixie ] || packages=python3.13,python3.13-venv  # its `python3` may be a later one
     mapfile -t mirror < <(debian_mirror)
@@ -75,8 +76,15 @@ make_root_archive() {
         --customize-hook='find "$1"/usr/lib/python3* "$1"/usr/local/lib -name "*.pyc" -delete' \
         --customize-hook='chroot "$1" python3.13 -B -m compileall -f -q -j 0 --invalidation-mode unchecked-hash /usr/lib/python3.13 /usr/local/lib >/dev/null || true' \
         --customize-hook='rm -f "$1"/etc/resolv.conf "$1"/etc/hostname; rm -rf "$1"/var/log/*' \
-        "$SUITE" "$target" "${mirror[@]}" 2>"$SCRATCH/mmdebstrap.log" ||
-        { tail -n 20 "$SCRATCH/mmdebstrap.log" >&2; fail "mmdebstrap failed"; }
+        "$SUITE" "$target" "${mirror[@]}" 2>"$SCRATCH/mmdebstrap.log"
+}
+
+make_root_archive() {
+    root_archive "$1" && return
+    # A mirror that is just being refreshed gives lists and packages that do not belong together.
+    say "mmdebstrap failed; once more in 20 s"
+    sleep 20
+    root_archive "$1" || { tail -n 20 "$SCRATCH/mmdebstrap.log" >&2; fail "mmdebstrap failed"; }
 }
 
 load_image() {

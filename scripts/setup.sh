@@ -28,10 +28,10 @@ may_install() { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; }
 install() {
     # apt's own words matter only when it fails.
     say "installing $*"
-    local log status=0
+    local log status=0 apt=(apt-get -qq -oAcquire::Retries=3 -oDPkg::Lock::Timeout=300)
     log=$(mktemp)
-    { DEBIAN_FRONTEND=noninteractive apt-get -qq update || true
-      DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends "$@"; } >"$log" 2>&1 || status=$?
+    { DEBIAN_FRONTEND=noninteractive "${apt[@]}" update || true
+      DEBIAN_FRONTEND=noninteractive "${apt[@]}" install -y --no-install-recommends "$@"; } >"$log" 2>&1 || status=$?
     [ "$status" = 0 ] || tail -n 10 "$log" >&2
     rm -f "$log"
     [ "$status" = 0 ] || fail "apt-get install $* failed"
@@ -77,8 +77,10 @@ fi
 if [ -n "${PIP_INDEX_URL:-}" ] && [ -z "${UV_DEFAULT_INDEX:-}${UV_INDEX_URL:-}" ]; then
     export UV_DEFAULT_INDEX=$PIP_INDEX_URL
 fi
+# Of some hundred files one may fail: each is asked for again, and one that comes slowly is waited for.
+export UV_HTTP_RETRIES=${UV_HTTP_RETRIES:-5} UV_HTTP_TIMEOUT=${UV_HTTP_TIMEOUT:-120}
 .venv/bin/uv --version >/dev/null 2>&1 ||
-    .venv/bin/python -m pip install -q --disable-pip-version-check --constraint scripts/constraints.txt uv ||
+    .venv/bin/python -m pip install -q --disable-pip-version-check --retries 8 --timeout 60 --constraint scripts/constraints.txt uv ||
     fail "uv could not be installed; is the package index reachable? (PIP_INDEX_URL, HTTPS_PROXY, PIP_CERT)"
 .venv/bin/uv pip install -q --python .venv/bin/python --constraint scripts/constraints.txt -e "$target" ||
     fail "the packages could not be installed; is the package index reachable? (UV_DEFAULT_INDEX, HTTPS_PROXY, SSL_CERT_FILE)"

@@ -105,6 +105,19 @@ def test_only_what_is_missing_is_installed(
     assert machine.run(f'packages_needed "{distro}"').stdout.split() == packages.split()
 
 
+@pytest.mark.parametrize(("works_at", "code"), [(1, 0), (2, 0), (3, 1)])
+def test_an_installation_that_fails_is_tried_once_more(
+    machine: Machine, tmp_path: Path, works_at: int, code: int
+) -> None:
+    count = f"$(grep -c install {machine.calls})"
+    fails = f'[ "{count}" -ge {works_at} ] || {{ echo "E: no such package"; exit 100; }}'
+    machine.command("apt-get", f'echo "$*" >>{machine.calls}; case "$*" in *install*) {fails} ;; esac')
+    answer = machine.run(f'SCRATCH={tmp_path}; sleep() {{ :; }}; install_packages "debian 13" iptables')
+    assert answer.returncode == code
+    assert ("E: no such package" in answer.stderr) == bool(code)
+    assert sum("install" in call for call in machine.calls.read_text().splitlines()) == min(works_at, 2)
+
+
 @pytest.mark.parametrize(
     ("release", "distro"),
     [
