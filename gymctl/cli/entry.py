@@ -113,7 +113,8 @@ def _leave(number: int, frame: object) -> None:
     """Nothing was begun, and nothing is left to be ended."""
     try:
         if "--json" in sys.argv:
-            os.write(1, b'{"error": {"what": "interrupted", "exit_code": %d}}\n' % (128 + number))
+            rest = b'"where": null, "details": [], "hint": null, "exit_code": %d' % (128 + number)
+            os.write(1, b'{"error": {"what": "interrupted", ' + rest + b"}}\n")
         os.write(2, b"error: interrupted\n")
     finally:
         os._exit(128 + number)

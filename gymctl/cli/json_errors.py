@@ -27,10 +27,10 @@ class Stdout:
         return getattr(self._stream, name)
 
     def fail(self, error: GymctlError | str, exit_code: int) -> None:
-        """Write the error object: `{"error": {"what": …, "where": …, "exit_code": …}}`."""
+        """Write the error object: `{"error": {"what", "where", "details", "hint", "exit_code"}}`."""
         if not self.is_empty:
             return
-        told = {"what": error} if isinstance(error, str) else _told(error)
+        told = _told(GymctlError(error) if isinstance(error, str) else error)
         text = json.dumps({"error": {**told, "exit_code": exit_code}}, indent=2, ensure_ascii=False)
         with nobody_reads():
             print(text, file=self._stream, flush=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,15 @@ import pytest
 import typer
 
 from gymctl.cli import doctor, main
+
+
+@pytest.fixture(autouse=True)
+def signals() -> Iterator[None]:
+    """Whoever ends by a signal hears none afterwards: these tests go on, and so do the ones behind them."""
+    heard = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    yield
+    for number, handler in heard.items():
+        signal.signal(number, handler)
 
 
 @pytest.mark.parametrize(("number", "code"), [(errno.ENOSPC, 3), (errno.EROFS, 3), (errno.EBADF, 70)])
@@ -89,6 +99,7 @@ def test_b141_json_is_json_when_the_command_is_wrong_too(
     seen = capsys.readouterr()
     error = json.loads(seen.out)["error"]
     assert caught.value.code == error["exit_code"] == 2
+    assert list(error) == ["what", "where", "details", "hint", "exit_code"]
     assert error["what"] in seen.err
 
 
