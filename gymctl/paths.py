@@ -94,6 +94,10 @@ class ProjectPaths:
         return self.parts / f"{service}.json"
 
 
+NOT_ROLLOUTS = ("_failures", "_materialized_inputs", "_reward_profiling", "_verdicts")
+"""How the names of a run's files end that hold no rollouts with a score."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunPaths:
     """The files of one run (CONTRACT 9.8), all named after the output.

@@ -22,7 +22,8 @@ from gymctl.artefacts import content, layout, plain_tar
 from gymctl.artefacts.descriptor import TITLE, digest_of, short
 from gymctl.artefacts.pack import ARTIFACT_TYPE, FILES_TYPE
 from gymctl.artefacts.plain_tar import Entry
-from gymctl.errors import GymctlError, IntegrityError
+from gymctl.config.names import beside
+from gymctl.errors import GymctlError, IntegrityError, PrerequisiteError, UsageError
 from gymctl.images import lock as lock_file
 from gymctl.images.lock import Lock
 from gymctl.images.sbom import MEDIA_TYPE as SBOM
@@ -67,13 +68,16 @@ class Opened:
 
 
 def open_bundle(path: Path) -> Opened:
-    """Read the file once, whole. Raises IntegrityError for whatever is not as it was packed."""
+    """Read the file once, whole. Raises IntegrityError for whatever is not as it was packed; UsageError:
+    there is no such file; PrerequisiteError: it cannot be read."""
     try:
         stream = path.open("rb")
+    except FileNotFoundError:
+        hint = beside(path, "*.gymb") or "`gymctl bundle NAME` writes one"
+        raise UsageError("there is no such bundle", where=str(path), hint=hint) from None
     except OSError as error:
-        hint = None if path.exists() else "`gymctl bundle NAME` writes one"
         what = f"the bundle cannot be read: {error.strerror}"
-        raise IntegrityError(what, where=str(path), hint=hint) from None
+        raise PrerequisiteError(what, where=str(path)) from None
     with stream:
         _check_kind(path, stream)
         entries = {entry.name: entry for entry in plain_tar.scan(stream, str(path))}

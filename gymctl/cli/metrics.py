@@ -13,13 +13,12 @@ import typer
 from gymctl.cli import common_flags as common
 from gymctl.cli.output import Console
 from gymctl.errors import RunError, UsageError
+from gymctl.paths import NOT_ROLLOUTS
 
 if TYPE_CHECKING:
     from gymctl.rollouts.measured import Measured, Wanted
 
 TASK = "task"
-_OUR_ENDS = ("_failures", "_materialized_inputs", "_reward_profiling", "_verdicts")
-"""Files of a run that hold no rollouts with a score."""
 
 
 Run = Annotated[
@@ -148,7 +147,7 @@ def shards(arguments: Sequence[str], output: Path | None = None) -> list[Path]:
             found[resolve(argument)] = None
             continue
         matches = [Path(name) for name in sorted(glob.glob(argument, recursive=True))]  # noqa: PTH207 - absolute, too
-        kept = [path for path in matches if path.is_file() and not path.stem.endswith(_OUR_ENDS)]
+        kept = [path for path in matches if path.is_file() and not path.stem.endswith(NOT_ROLLOUTS)]
         if output is not None:
             kept = [path for path in kept if path.resolve() != output.resolve()]
         if not kept:

@@ -11,7 +11,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from gymctl.config.names import close, did_you_mean
 from gymctl.errors import UsageError
+from gymctl.paths import NOT_ROLLOUTS
 
 _NTH = re.compile(r"@(?:last|-([1-9][0-9]*))")
 _SHOWN = 5
@@ -51,7 +53,7 @@ def resolve(text: str, base: Path | None = None) -> Path:
     if found:
         raise _unknown(text, "several runs are called so", found)
     what = "that is a folder" if path.is_dir() else "there is no such file"
-    raise _unknown(text, f"{what}, and no run is called so", known)
+    raise _unknown(text, f"{what}, and no run is called so", known, did_you_mean(_near(path, known, base)))
 
 
 def outputs(base: Path | None = None) -> list[Path]:
@@ -75,10 +77,19 @@ def _listing(base: Path | None) -> Path:
     return (base or Path.cwd()) / ".gymctl" / "runs.jsonl"
 
 
-def _unknown(text: str, why: str, candidates: Sequence[Path]) -> UsageError:
+def _near(path: Path, known: Sequence[Path], base: Path | None) -> list[str]:
+    """Almost this name: files in the folder that was named, and runs that are known, as they may be named."""
+    found = {output.stem: output.stem for output in known}
+    for file in ((base or Path()) / path.parent).glob("*.jsonl"):
+        if not file.stem.endswith(NOT_ROLLOUTS):
+            found[file.stem] = str(path.with_name(file.name))
+    return [found[name] for name in close(path.name.removesuffix(".jsonl"), found)]
+
+
+def _unknown(text: str, why: str, candidates: Sequence[Path], hint: str | None = None) -> UsageError:
     shown = [str(output) for output in reversed(candidates[-_SHOWN:])]
     return UsageError(
         f"which run is `{text}`? {why}",
-        hint="name the rollouts file, such as results/run.jsonl",
+        hint=hint or "name the rollouts file, such as results/run.jsonl",
         details=[f"the latest: {', '.join(shown)}"] if shown else (),
     )

@@ -53,8 +53,9 @@ def command(
     if what.endswith(".gymb"):
         hint = f"`gymctl unbundle {what} --dry-run` checks every byte and changes nothing"
         raise UsageError("a bundle is checked where it is opened", where=what, hint=hint)
-    is_lock = is_lock_file(Path(what))
-    if is_lock or (is_reference(what) and not Path(what).exists()):
+    is_elsewhere = is_reference(what) and not Path(what).exists()
+    is_lock = is_lock_file(Path(what)) or (what.endswith("lock.json") and not is_elsewhere)
+    if is_lock or is_elsewhere:
         from gymctl.cli import verify_artefact
 
         verify_artefact.verify(

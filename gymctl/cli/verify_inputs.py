@@ -9,7 +9,7 @@ from pathlib import Path
 from gymctl import __version__
 from gymctl.cli.identity import CODE, CONTENT, SDK, prompt_digest
 from gymctl.engine import Engine
-from gymctl.errors import GymctlError, IntegrityError
+from gymctl.errors import GymctlError
 from gymctl.images.context import sdk_context, server_context
 from gymctl.rollouts.findings import Finding
 from gymctl.rollouts.passport import Passport, ServerSeen
@@ -115,7 +115,7 @@ def looking(engine: Engine, lock: Path) -> InspectedIds:
 
     try:
         locked = {name: one for one in read(lock).images for name in (one.id, one.digest)}
-    except IntegrityError:  # none, or a broken one, which is told elsewhere
+    except GymctlError:  # none, or a broken one, which is told elsewhere
         locked = {}
 
     def look(reference: str) -> Collection[str]:

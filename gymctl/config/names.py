@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 _SLIP = 0.8
 """How alike two keys are that have two neighbouring letters changed, from five letters on."""
@@ -35,3 +36,8 @@ def suggestion(name: str, known: Iterable[str], *, noun: str = "known") -> str |
         return None
     shown = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
     return f"{noun}: {shown}"
+
+
+def beside(missing: Path, pattern: str) -> str | None:
+    """What the folder of a file that is not there has instead: near names, else all that fit `pattern`."""
+    return suggestion(missing.name, (file.name for file in missing.parent.glob(pattern)), noun="there")

@@ -20,6 +20,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from gymctl.config.names import beside
 from gymctl.errors import IntegrityError, PrerequisiteError, UsageError
 from gymctl.images.plan import CHECKOUT, registry_of
 
@@ -135,14 +136,16 @@ _ANEW = "was it edited by hand? remove it, and `gymctl build` writes it anew"
 
 
 def read(path: Path) -> Lock:
-    """Raises IntegrityError: not there, broken, or written by a newer gymctl."""
+    """Raises IntegrityError: broken, or written by a newer gymctl; UsageError: there is no such file;
+    PrerequisiteError: it cannot be read."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        hint = "`gymctl build` writes one; `--locked --lock FILE` takes another"
-        raise IntegrityError("there is no lock file", where=str(path), hint=hint) from None
+        hint = beside(path, "*lock.json") or "`gymctl build` writes one; `--locked --lock FILE` takes another"
+        raise UsageError("there is no lock file", where=str(path), hint=hint) from None
     except OSError as error:
-        raise IntegrityError(f"the lock file cannot be read: {error.strerror}", where=str(path)) from None
+        what = f"the lock file cannot be read: {error.strerror}"
+        raise PrerequisiteError(what, where=str(path)) from None
     version = newer(data, SCHEMA)
     if version is not None:
         hint = "use that version"

@@ -173,8 +173,8 @@ async def choose(
 
 
 async def locked(choice: RuntimeChoice, lock_file: Path, platform: str | None = None) -> Launcher:
-    """Containers of the images in a lock. Raises UsageError: asked to run without containers;
-    PrerequisiteError: no engine answers; IntegrityError: there is no such lock, or it is broken."""
+    """Containers of the images in a lock. Raises UsageError: asked to run without containers, or
+    there is no such lock; PrerequisiteError: no engine answers; IntegrityError: the lock is broken."""
     if choice == "process":
         raise UsageError(
             "--locked is about images, and local processes run none",

@@ -45,7 +45,13 @@ def test_what_cannot_be_is_told_at_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     cases = {
         ("unbundle", file, "--to", tmp_path / "there"): (2, "the folder is there already"),
-        ("unbundle", tmp_path / "none.gymb"): (9, "hint: `gymctl bundle NAME` writes one"),
+        ("unbundle", tmp_path / "none" / "x.gymb"): (2, "hint: `gymctl bundle NAME` writes one"),
+        ("eval", file.with_name(f"a{file.name}"), "--model-type", "openai_model"): (
+            2,
+            f"mean `{file.name}`?",
+        ),
+        ("verify", "images.lock.json"): (2, "there is no lock file"),
+        ("up", "weather", "--locked", "--dry-run"): (2, "there is no lock file"),
         ("bundle", "weather", "--output", tmp_path / "none" / "x.gymb"): (3, "the folder of the bundle"),
         ("bundle", "weather", "--output", tmp_path / "there"): (2, "a bundle is a file"),
         ("bundle", "weather", "--output", tmp_path / "pipe"): (2, "and this is a device, a pipe or a socket"),

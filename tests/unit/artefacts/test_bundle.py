@@ -23,7 +23,7 @@ from gymctl.artefacts.opened import open_bundle
 from gymctl.artefacts.pack import FILES_TYPE, pack
 from gymctl.artefacts.unbundle import keep, lock_for, unpack, unpack_to
 from gymctl.engine import Engine
-from gymctl.errors import IntegrityError, PrerequisiteError
+from gymctl.errors import IntegrityError, PrerequisiteError, UsageError
 from gymctl.images.lock import Lock, read
 
 
@@ -346,8 +346,15 @@ def test_a_bundle_that_does_not_agree_with_itself_is_refused(
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(IntegrityError, match="the bundle cannot be read: No such file"):
-        open_bundle(tmp_path / "none.gymb")
+    with pytest.raises(UsageError, match="there is no such bundle") as caught:
+        open_bundle(tmp_path / "wether.gymb")
+    assert caught.value.hint == "`gymctl bundle NAME` writes one"
+    (tmp_path / "weather.gymb").touch()
+    with pytest.raises(UsageError) as caught:
+        open_bundle(tmp_path / "wether.gymb")
+    assert caught.value.hint == "did you mean `weather.gymb`?"
+    with pytest.raises(PrerequisiteError, match="the bundle cannot be read: Is a directory"):
+        open_bundle(tmp_path)
 
 
 class Held:

@@ -71,3 +71,19 @@ def test_a_damaged_list_is_read_as_far_as_it_goes(folder: Path) -> None:
     with (folder / ".gymctl" / "runs.jsonl").open("ab") as file:
         file.write(b'[1]\n{"output": 3}\nnope\n{"out')
     assert resolve("@last", folder).stem == "weather-2"
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("mondy", "did you mean `monday`?"),
+        ("tuesday2.jsonl", "did you mean `tuesday`?"),
+        ("out/mondai.jsonl", "did you mean `out/monday.jsonl`?"),
+        ("xyzzy", "name the rollouts file, such as results/run.jsonl"),
+    ],
+)
+def test_a_slip_is_told_with_what_was_meant(folder: Path, text: str, hint: str) -> None:
+    (folder / "out" / "mondai_failures.jsonl").touch()
+    with pytest.raises(UsageError) as caught:
+        resolve(text, folder)
+    assert caught.value.hint == hint

@@ -60,10 +60,23 @@ def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, found
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(IntegrityError, match="there is no lock file") as caught:
+    with pytest.raises(UsageError, match="there is no lock file") as caught:
         read(tmp_path / "images.lock.json")
     assert caught.value.where == str(tmp_path / "images.lock.json")
-    assert caught.value.exit_code == 9
+    assert caught.value.hint == "`gymctl build` writes one; `--locked --lock FILE` takes another"
+    write(tmp_path / "weather.lock.json", Lock())
+    for missing, hint in (
+        ("wether.lock.json", "did you mean `weather.lock.json`?"),
+        ("x", "there: weather."),
+    ):
+        with pytest.raises(UsageError) as caught:
+            read(tmp_path / missing)
+        assert str(caught.value.hint).startswith(hint)
+
+
+def test_a_file_that_cannot_be_read_is_no_broken_one(tmp_path: Path) -> None:
+    with pytest.raises(PrerequisiteError, match="the lock file cannot be read: Is a directory"):
+        read(tmp_path)
 
 
 @pytest.mark.parametrize(
