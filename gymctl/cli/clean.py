@@ -43,11 +43,27 @@ def command(
     only = projects or ()
     console.transient("looking")
     connected = engine.Engine.connect() if engine.answers() else None
-    found = list(_found(connected, only, all_images=all_images))
-    console.clear_line()
     if connected is None:
         console.insist("no Docker engine answers: containers, networks and images are not looked at")
+    if only:
+        _check_names(only, connected)
+    found = list(_found(connected, only, all_images=all_images))
+    console.clear_line()
     removal.run(console, found, dry_run=dry_run, yes=yes, is_json=json)
+
+
+def _check_names(named: Collection[str], engine: Engine | None) -> None:
+    """Raises UsageError: nothing is known of a project that is called so."""
+    from pathlib import Path
+
+    from gymctl.config.names import suggestion
+    from gymctl.runtime import leftovers
+
+    known = leftovers.known(Path.cwd(), engine)
+    for name in named:
+        if name not in known:
+            hint = suggestion(name, known, noun="there are") or "no project has left anything here"
+            raise UsageError(f"no project `{name}` is known here", hint=hint)
 
 
 def _found(engine: Engine | None, only: Collection[str], *, all_images: bool) -> Iterator[Candidate]:

@@ -75,6 +75,17 @@ def of_engine(engine: Engine, only: Collection[str] = ()) -> Leftovers:
     )
 
 
+def known(base: Path, engine: Engine | None) -> set[str]:
+    """The names of all projects, up or not, of which this folder or the engine holds anything. Blocking."""
+    found = {scratch.discarded(path) or path.name for path in (base / ".gymctl").glob("*/")}
+    if engine is not None:
+        rows = engine.api.api.containers(all=True, filters={"label": PROJECT_LABEL})
+        found |= {row["Labels"][PROJECT_LABEL] for row in rows}
+        nets = engine.api.api.networks(filters={"label": PROJECT_LABEL})
+        found |= {row["Labels"][PROJECT_LABEL] for row in nets}
+    return found
+
+
 def _may_go(project: str, labels: Mapping[str, str], up: Collection[str], only: Collection[str]) -> bool:
     if project in up or (only and project not in only):
         return False

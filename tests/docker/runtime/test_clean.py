@@ -134,6 +134,9 @@ def test_what_is_ours_and_dead_goes_and_everything_else_stays(engine: OwnEngine,
         only = gymctl(engine, here, "clean", "dead", "--json")
         assert names(only) == {"dead-1", "dead_default", ".gymctl/dead"}
 
+        known = gymctl(engine, here / "tmp", "clean", "starting", "--json")
+        assert names(known) == set(), "the engine knows it, though this folder does not"
+
         done = gymctl(engine, here, "clean", "--yes")
         assert "stays" not in done.stderr
         assert names(gymctl(engine, here, "clean", "--json")) == set()

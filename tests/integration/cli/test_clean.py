@@ -104,7 +104,30 @@ def test_json_tells_what_was_removed_and_what_stays(folder: Path) -> None:
     assert shown[0]["size"] >= 9000
     done = json.loads(gymctl(folder, "clean", "dead", "--json", "--yes").stdout)
     assert [(row["name"], row["is_removed"]) for row in done] == [(".gymctl/dead", True)]
-    assert json.loads(gymctl(folder, "clean", "dead", "--json").stdout) == []
+    with held(folder / ".gymctl" / "held" / "lock", "up"):
+        assert json.loads(gymctl(folder, "clean", "held", "--json").stdout) == []
+
+
+@pytest.mark.parametrize(
+    ("named", "wrong", "hint"),
+    [
+        (("daed",), "daed", "did you mean `dead`?"),
+        (("dead", "weather"), "weather", "there are: dead, held"),
+    ],
+)
+def test_a_project_that_nobody_knows_is_told_before_anything_goes(
+    folder: Path, named: tuple[str, ...], wrong: str, hint: str
+) -> None:
+    done = gymctl(folder, "clean", *named, "--yes")
+    assert done.returncode == 2
+    assert f"error: no project `{wrong}` is known here\nhint: {hint}\n" in done.stderr
+    assert (folder / ".gymctl" / "dead").exists()
+
+
+def test_where_there_is_no_project_that_is_told(tmp_path: Path) -> None:
+    done = gymctl(tmp_path, "clean", "dead")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "hint: no project has left anything here\n" in done.stderr
 
 
 def test_the_cache_is_told_of_and_thinned_out(folder: Path) -> None:
