@@ -12,6 +12,7 @@ from gymctl.artefacts import layout, plain_tar, saved
 from gymctl.artefacts.content import Content
 from gymctl.artefacts.descriptor import short
 from gymctl.artefacts.layout import PackedImage, Source
+from gymctl.counts import counted
 from gymctl.engine import Engine
 from gymctl.errors import EngineError, IntegrityError, PrerequisiteError
 from gymctl.images import scratch
@@ -42,10 +43,10 @@ async def _bundle(
     content: Content, lock: Lock, engine: Engine, output: Path, reporter: Reporter, folder: Path
 ) -> int:
     images = lock.images
-    reporter.progress(f"looking into {len(images)} images")
+    reporter.progress(f"looking into {counted(len(images), 'image')}")
     held = [await asyncio.to_thread(held_or_gone, engine, image) for image in images]
     bills = [await sbom(engine, image.id, image.name, one) for image, one in zip(images, held, strict=True)]
-    reporter.progress(f"saving {len(images)} images")
+    reporter.progress(f"saving {counted(len(images), 'image')}")
     found = await saved.save(engine, held, folder / "images.tar")
     packed = [PackedImage(image, _of(image, found), bill) for image, bill in zip(images, bills, strict=True)]
     reporter.progress(f"writing {output.name}")

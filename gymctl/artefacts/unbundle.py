@@ -10,6 +10,7 @@ from gymctl.artefacts import content, kept
 from gymctl.artefacts.descriptor import short
 from gymctl.artefacts.opened import Opened
 from gymctl.artefacts.pack import unpack_files, write_file
+from gymctl.counts import counted
 from gymctl.engine import Engine
 from gymctl.errors import IntegrityError, PrerequisiteError
 from gymctl.images import lock as lock_file
@@ -26,7 +27,7 @@ async def load(opened: Opened, engine: Engine, reporter: Reporter) -> list[str]:
     missing = [image for image in opened.lock.images if not await _has(engine, image, opened)]
     if not missing:
         return []
-    reporter.progress(f"loading {len(missing)} images")
+    reporter.progress(f"loading {counted(len(missing), 'image')}")
     finished = await engine.run("load", "--quiet", "--input", str(opened.path))
     if any("no space left" in line for line in finished.last_lines):
         hint = "`docker system df` shows what takes the room"

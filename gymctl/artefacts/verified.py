@@ -15,6 +15,7 @@ from gymctl.artefacts.descriptor import INDEXES, Descriptor, Manifest, short
 from gymctl.artefacts.pulled import download, manifest_of
 from gymctl.artefacts.reference import Reference
 from gymctl.artefacts.registry import Registry
+from gymctl.counts import counted
 from gymctl.engine import Engine
 from gymctl.errors import IntegrityError
 from gymctl.images import sbom
@@ -225,7 +226,7 @@ async def reference_findings(
                 found.append(Finding("files", "differs", error.what))
             return _of_benchmark(found)
         found += [one async for one in _layers(registries, registry, pinned, manifest, is_known=True)]
-        found.append(Finding("files", "ok", f"{len(listed.files)} files as benchmark.json lists them"))
+        found.append(Finding("files", "ok", f"{counted(len(listed.files), 'file')} as benchmark.json lists"))
         found += await asyncio.to_thread(lambda: list(_template(listed, folder)))
         lock = read(folder / FILE) if (folder / FILE).is_file() else Lock()
     return _of_benchmark(found) + await lock_findings(lock, registries, engine, is_deep=is_deep)
@@ -259,7 +260,7 @@ def _template(listed: contents.Manifest, folder: Path) -> Iterable[Finding]:
         with (folder / place).open("rb") as stream:
             digest = RowsDigest.of(line.rstrip(b"\r\n") for line in stream if line.strip())
         yield Finding.of(
-            f"rows of {place}", f"sha256:{expected}", f"sha256:{digest}", f"{digest.count:,} rows"
+            f"rows of {place}", f"sha256:{expected}", f"sha256:{digest}", counted(digest.count, "row")
         )
     lock = read(folder / FILE) if (folder / FILE).is_file() else Lock()
     held = {f"{image.name} {image.platform}": image.id for image in lock.images}

@@ -12,6 +12,7 @@ from gymctl.cli import amounts
 from gymctl.cli import common_flags as common
 from gymctl.cli import selection as flags
 from gymctl.cli.output import Console, reporter
+from gymctl.counts import counted
 from gymctl.errors import EngineError, IntegrityError
 
 if TYPE_CHECKING:
@@ -171,7 +172,7 @@ async def _lock_requirements(config: Config, console: Console, *, is_json: bool)
         console.json([{"file": file, "packages": count} for file, count in locked.items()])
         return
     for file, count in locked.items():
-        console.data(f"{file}  {count} packages")
+        console.data(f"{file}  {counted(count, 'package')}")
     if not locked and not theirs:
         console.say("these servers add no packages to the base")
 
@@ -232,15 +233,16 @@ class _Build:
         there = [plan for plan in plans if plan.tag in self.seconds]
         if there:
             update(self.asked.lock, lock_of(there, engine))
-        told = f"names the {len(self.seconds)} images that are there" if there else "was not written"
+        count = counted(len(self.seconds), "image that is", "images that are")
+        told = f"names the {count} there" if there else "was not written"
         self.console.say(f"{self.asked.lock} {told}")
 
     async def _write_sboms(self, lock: Lock, engine: Engine, folder: Path) -> None:
         from gymctl.images.sbom import sboms
 
-        self.console.transient(f"  looking into {len(lock.images)} images")
+        self.console.transient(f"  looking into {counted(len(lock.images), 'image')}")
         files = await sboms(engine, lock.images, folder)
-        self.console.say(f"{folder} has {len(files)} SBOMs")
+        self.console.say(f"{folder} has {counted(len(files), 'SBOM')}")
 
     async def _engine(self) -> Engine:
         import asyncio
@@ -278,5 +280,5 @@ class _Build:
             ]
             self.console.json({"lock": str(self.asked.lock), **checked, "images": rows})
         elif self.asked.is_checked and not self.console.is_quiet:
-            self.console.data(f"reproducible: {total} of {total} images, same id twice")
-        self.console.say(f"{self.asked.lock} names these {total} images")
+            self.console.data(f"reproducible: {total} of {counted(total, 'image')}, same id twice")
+        self.console.say(f"{self.asked.lock} names {'this image' if total == 1 else f'these {total} images'}")

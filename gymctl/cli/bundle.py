@@ -15,6 +15,7 @@ from gymctl.cli import common_flags as common
 from gymctl.cli import selection as flags
 from gymctl.cli.output import Console, reporter
 from gymctl.cli.packed import replaying
+from gymctl.counts import counted
 from gymctl.errors import PrerequisiteError, UsageError
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def _tell(
         )
         return
     console.data(str(file))
-    count = f"{len(images)} images, {len(content.manifest.files)} files"
+    count = f"{counted(len(images), 'image')}, {counted(len(content.manifest.files), 'file')}"
     console.say(f"{amounts.size(size)} · {count} · benchmark {digest}")
     first = next(iter(cassettes.items()), None)
     model = "--model-type NAME" if first is None else replaying(*first)

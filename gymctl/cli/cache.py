@@ -10,6 +10,7 @@ import typer
 from gymctl.cli import common_flags as common
 from gymctl.cli import removal
 from gymctl.cli.output import Console
+from gymctl.counts import counted
 from gymctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def info(json: common.JsonForTable = False) -> None:
         )
         return
     table = [
-        (folder.name, str(count), size(total), f"{days:.0f} days", str(folder))
+        (folder.name, str(count), size(total), counted(round(days), "day"), str(folder))
         for folder, count, total, days in rows
     ]
     table += [(PACKAGES, "1", size(total), "-", f"{name}, kept by the engine") for name, total in engines]

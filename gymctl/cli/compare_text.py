@@ -8,6 +8,7 @@ from string import ascii_uppercase
 from typing import Any
 
 from gymctl.cli.compare_differs import differs_json, differs_rows
+from gymctl.counts import counted
 from gymctl.metrics.comparison import Difference, Rules
 from gymctl.rollouts.compare import Compared, Group
 from gymctl.rollouts.pairing import REWARD, RunTasks
@@ -120,9 +121,8 @@ def _rows(told: Told, one: Compared) -> Iterator[tuple[str, str]]:
 def _paired(one: Compared) -> str:
     count = len(one.matching.pairs)
     clusters = one.found.clusters if one.found else count
-    grouped = f" in {clusters:,} clusters" if clusters != count else ""
-    tasks = "1 task" if count == 1 else f"{count:,} tasks"
-    return f"{tasks} in both, same content{grouped} · {one.matching.left_out:,} left out"
+    grouped = f" in {counted(clusters, 'cluster')}" if clusters != count else ""
+    return f"{counted(count, 'task')} in both, same content{grouped} · {one.matching.left_out:,} left out"
 
 
 def _left_out(told: Told, one: Compared) -> Iterator[str]:
@@ -204,7 +204,7 @@ def _group(group: Group) -> str:
     )
     name = "".join(character if character.isprintable() else "?" for character in group.name[:40])
     return (
-        f"{name}   {found.tasks:,} tasks   {found.mean_a:.3f} → {found.mean_b:.3f}   "
+        f"{name}   {counted(found.tasks, 'task')}   {found.mean_a:.3f} → {found.mean_b:.3f}   "
         f"{signed(found.value)}   {span}   {p_value(group.p)}"
     )
 

@@ -10,6 +10,7 @@ import typer
 from gymctl.cli import common_flags as common
 from gymctl.cli import selection as flags
 from gymctl.cli.output import Console, inline, with_line
+from gymctl.counts import counted
 
 if TYPE_CHECKING:
     from gymctl.config.model import Config
@@ -71,10 +72,10 @@ def _told(conflict: Conflict) -> str:
 
 def _summary(report: Report) -> str:
     counts = ((report.errors, "error"), (report.warnings, "warning"), (report.conflicts, "conflict"))
-    found = ", ".join(f"{len(items)} {noun}{'s'[: len(items) != 1]}" for items, noun in counts if items)
+    found = ", ".join(counted(len(items), noun) for items, noun in counts if items)
     if report.config is None:
         return found
-    servers = f"{len(report.config.servers)} servers; {files_in_order(report.config)}"
+    servers = f"{counted(len(report.config.servers), 'server')}; {files_in_order(report.config)}"
     return f"ok{f', {found}' if found else ''}: {servers}"
 
 

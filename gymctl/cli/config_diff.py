@@ -10,6 +10,7 @@ import typer
 from gymctl.cli import common_flags as common
 from gymctl.cli import selection as flags
 from gymctl.cli.output import Console, inline
+from gymctl.counts import counted
 
 if TYPE_CHECKING:
     from gymctl.config.model import Config
@@ -38,7 +39,7 @@ def command(
         console.json([item.to_json() for item in found])
     elif found:
         console.data("\n".join(map(_line, found)))
-    console.say(f"{len(found)} value{'' if len(found) == 1 else 's'} differ{'s' if len(found) == 1 else ''}")
+    console.say(counted(len(found), "value differs", "values differ"))
     if found and exit_code:
         raise typer.Exit(1)
 

@@ -9,6 +9,7 @@ import typer
 
 from gymctl.cli import selection as flags
 from gymctl.cli.output import Console
+from gymctl.counts import counted
 from gymctl.errors import PrerequisiteError, UsageError
 
 Input = Annotated[
@@ -60,7 +61,7 @@ def command(
         ) from error
     console = Console()
     console.data(str(target))
-    console.say(f"{rows:,} rows rendered")
+    console.say(f"{counted(rows, 'row')} rendered")
 
 
 def _overrides(tokens: list[str] | tuple[str, ...]) -> dict[str, str]:

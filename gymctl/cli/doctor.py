@@ -6,6 +6,7 @@ import typer
 
 from gymctl.cli import common_flags as common
 from gymctl.cli.output import Console
+from gymctl.counts import counted
 from gymctl.errors import PrerequisiteError
 
 
@@ -25,11 +26,7 @@ def command(json: common.JsonForText = False) -> None:
             console.data(f"       {finding.hint}")
     failed = sum(finding.mark == "fail" for finding in found)
     warned = sum(finding.mark == "warn" for finding in found)
-    counts = [_count(failed, "problem"), _count(warned, "warning")]
+    counts = [counted(failed, "problem"), counted(warned, "warning")]
     console.say(", ".join(counts) if failed or warned else "all is well")
     if failed:
         raise typer.Exit(PrerequisiteError.exit_code)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

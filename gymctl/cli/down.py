@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gymctl.cli.output import Console
+from gymctl.counts import counted
 from gymctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -62,14 +63,14 @@ async def _down(name: str, console: Console) -> None:
             with lock.held(paths.lock, "down"):
                 if state.load(paths) is None:  # else somebody has just started it
                     await asyncio.to_thread(at_rest.clear, paths)
-        console.say(f"removed {removed} leftovers of {name}" if removed else f"{name} is not up")
+        console.say(f"removed {counted(removed, 'leftover')} of {name}" if removed else f"{name} is not up")
         return
     with lock.held(paths.lock, "down"):
         stack = attach.open_project(paths, known)
         console.transient(f"stopping {name}")
         await stack.down()
-    others = f"the head and {len(known.ray)} Ray containers" if known.ray else "the head"
-    console.say(f"{name} is down: {len(known.services)} servers and {others} stopped and removed")
+    others = f"the head and {counted(len(known.ray), 'Ray container')}" if known.ray else "the head"
+    console.say(f"{name} is down: {counted(len(known.services), 'server')} and {others} stopped and removed")
 
 
 def _remove_leftovers(name: str) -> int:
@@ -86,5 +87,5 @@ def _remove_leftovers(name: str) -> int:
     if left:
         from gymctl.errors import EngineError
 
-        raise EngineError(f"{len(left)} things of `{name}` cannot be removed", details=left)
+        raise EngineError(f"{counted(len(left), 'thing')} of `{name}` cannot be removed", details=left)
     return count

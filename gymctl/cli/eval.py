@@ -13,6 +13,7 @@ from gymctl.cli.durations import seconds
 from gymctl.cli.eval_flags import PROGRESS, EvalFlags, Limits
 from gymctl.cli.from_registry import PlainHttp, opened
 from gymctl.cli.output import Console
+from gymctl.counts import counted
 from gymctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -198,4 +199,5 @@ def _too_many(written: Written) -> Iterator[str]:
     limit = PER_CPU * cpus
     if (written.settings.concurrency or 0) > limit:
         place = written.where("num_samples_in_parallel")
-        yield f"{cpus} CPUs: more than {limit} rollouts at once ({place}) measure this machine, not the model"
+        found = counted(cpus, "CPU")
+        yield f"{found}: more than {limit} rollouts at once ({place}) measure this machine, not the model"

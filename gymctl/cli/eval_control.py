@@ -11,6 +11,7 @@ from gymctl.cli.recorded import captures
 from gymctl.config.model import Config
 from gymctl.contract.evaluation import EvaluationSettings
 from gymctl.contract.servers import ServerTable
+from gymctl.counts import counted
 from gymctl.errors import BudgetError, UsageError
 from gymctl.rollouts import retries
 from gymctl.rollouts.collect import CollectOptions
@@ -99,7 +100,7 @@ def budget_error(run: Run) -> BudgetError:
     """The run stopped at a cap, and can go on."""
     missing, planned = run.still_owed, run.tally.planned
     return BudgetError(
-        f"the run stopped at {run.cap}: {missing:,} of {planned:,} rollouts are still to be made",
+        f"the run stopped at {run.cap}: {missing:,} of {counted(planned, 'rollout')} still to be made",
         where=str(run.paths.rollouts),
         hint="the same command without the cap, or with a higher one, makes the rest",
     )

@@ -38,6 +38,7 @@ from gymctl.config.tree.masking import redact
 from gymctl.contract.evaluation import EvaluationSettings
 from gymctl.contract.part import Pool
 from gymctl.contract.servers import ServerTable
+from gymctl.counts import counted
 from gymctl.errors import GymctlError, ServerError
 from gymctl.rollouts.attempts import most_attempts
 from gymctl.rollouts.dataset import Source
@@ -254,7 +255,7 @@ class Evaluation:
         room = await room_for(concurrency, transport, entrances)
         if room is not None and room < concurrency:
             self._console.say(
-                f"warning: {room} rollouts at once, not {concurrency}: "
+                f"warning: {counted(room, 'rollout')} at once, not {concurrency}: "
                 "a process may open too few files for more (ulimit -n)"
             )
             concurrency = room

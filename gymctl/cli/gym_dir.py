@@ -9,6 +9,7 @@ import typer
 
 from gymctl.cli import selection as flags
 from gymctl.cli.output import Console
+from gymctl.counts import counted
 
 
 def command(
@@ -36,7 +37,8 @@ def command(
     made = gym_dir.write(path, [root for root in roots if root != here or here in asked])
     verb = "refreshed" if made.is_refreshed else "made"
     console.say(
-        f"{verb} {path}: {made.configs} configs, {made.data} files of rows; gymctl from {made.source}"
+        f"{verb} {path}: {counted(made.configs, 'config')}, "
+        f"{counted(made.data, 'file of rows', 'files of rows')}; gymctl from {made.source}"
     )
     if sync:
         _sync(made.folder)

@@ -13,6 +13,7 @@ from gymctl.cli.output import Console
 from gymctl.cli.serving import Serving
 from gymctl.contract.rollout import Row
 from gymctl.contract.servers import ServerTable
+from gymctl.counts import counted
 from gymctl.errors import UsageError
 from gymctl.metrics.declared import Declaration
 from gymctl.paths import RunPaths
@@ -63,7 +64,7 @@ def aggregate_shards(
     output.parent.mkdir(parents=True, exist_ok=True)
     if merges:
         count = merge(shards, output)
-        console.say(f"  wrote {output}: {count:,} rollouts of {len(shards)} shards")
+        console.say(f"  wrote {output}: {counted(count, 'rollout')} of {counted(len(shards), 'shard')}")
     metrics = RunPaths(output).aggregate
     replace(metrics, document(entries))
     console.say(f"  wrote {metrics}")

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from gymctl.cli.table import LABEL_WIDTH, RunFacts, result_json, span
+from gymctl.counts import counted
 from gymctl.metrics.headline import PassAt
 from gymctl.metrics.statistics import sample_std
 from gymctl.metrics.tally import Tally
@@ -68,7 +69,7 @@ def as_json(measured: Measured, facts: RunFacts, wanted: Wanted) -> dict[str, An
 def vote_lines(measured: Measured, wanted: Wanted) -> list[str]:
     return [
         f" {f'majority@{at.k}':<{LABEL_WIDTH}} {at.value:.3f}   the most frequent `{wanted.answer}`"
-        f"     {at.tasks:,} tasks"
+        f"     {counted(at.tasks, 'task')}"
         for at in _votes(measured, wanted)
     ]
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from gymctl.cli.output import table_lines
 from gymctl.cli.short_paths import short_paths
+from gymctl.counts import counted
 from gymctl.rollouts.differences import short
 from gymctl.rollouts.passport import Passport, ServerSeen
 
@@ -28,12 +29,13 @@ def rows(told: Passport) -> Iterator[tuple[str, str]]:
     if told.scores_run:
         yield "scores", f"{told.scores_run.get('output')} ({told.scores_run.get('run', 'no passport')})"
     for entry in told.continued:
-        spite = f", in spite of {len(entry.in_spite_of)} differences" if entry.in_spite_of else ""
+        spite = f", in spite of {counted(len(entry.in_spite_of), 'difference')}" if entry.in_spite_of else ""
         yield "gone on", f"{entry.at}   gymctl {entry.gymctl}{spite}"
-    yield "rows", f"{told.rollouts:,} rollouts, {told.repeats} of each task   {short(f'sha256:{told.rows}')}"
+    rollouts = counted(told.rollouts, "rollout")
+    yield "rows", f"{rollouts}, {told.repeats} of each task   {short(f'sha256:{told.rows}')}"
     shown = short_paths(told.files, Path.cwd())
     yield from _labelled("file", [f"{shown[name]}   {short(digest)}" for name, digest in told.files.items()])
-    yield "config", f"{len(told.config):,} values   {short(f'sha256:{told.config_digest}')}"
+    yield "config", f"{counted(len(told.config), 'value')}   {short(f'sha256:{told.config_digest}')}"
     if told.benchmark:
         yield "benchmark", f"{told.benchmark.get('reference')}   {short(told.benchmark.get('digest'))}"
     yield "model", told.model or "no name"

@@ -11,6 +11,7 @@ import typer
 from gymctl.cli import selection as flags
 from gymctl.cli.amounts import size
 from gymctl.cli.output import Console, reporter
+from gymctl.counts import counted
 from gymctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -194,7 +195,8 @@ async def _dry_run(selection: Selection, asked: _Asked, console: Console) -> dic
         console.say("would build images that are missing, attach an SBOM to each, and run")
         for image in images:
             console.data(f"docker push {image}:<hash of its inputs>")
-        console.say(f"and send {len(content.files)} files ({size(total)}) as {reference}")
+        files = counted(len(content.files), "file")
+        console.say(f"and send {files} ({size(total)}) as {reference}")
     return {
         "benchmark": {"reference": reference, "files": len(content.files), "size": total},
         "images": [{"repository": image} for image in images],

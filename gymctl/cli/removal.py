@@ -11,6 +11,7 @@ import typer
 
 from gymctl.cli.amounts import size
 from gymctl.cli.output import Console
+from gymctl.counts import counted
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would go.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Remove without asking.")]
@@ -67,8 +68,7 @@ def _show(console: Console, found: Sequence[Candidate], total: int) -> None:
         return
     rows = [(one.kind, one.name, one.why, "" if one.size is None else size(one.size)) for one in found]
     console.table(("WHAT", "NAME", "WHY", "SIZE"), rows)
-    things = "1 thing" if len(found) == 1 else f"{len(found)} things"
-    console.say(f"{things}, at least {size(total)}")
+    console.say(f"{counted(len(found), 'thing')}, at least {size(total)}")
 
 
 def _remove(console: Console, found: Sequence[Candidate]) -> dict[int, str]:

@@ -20,6 +20,7 @@ from gymctl.config.model import Config
 from gymctl.config.sources import Selection
 from gymctl.contract.part import Pool
 from gymctl.contract.servers import ServerTable
+from gymctl.counts import counted
 from gymctl.errors import ConfigError, GymctlError, Interrupted, RunError, UsageError
 from gymctl.metrics.headline import TaskScore, headline
 from gymctl.paths import RunPaths
@@ -142,7 +143,7 @@ class Reverify:
             raise problem
         if again.changes.failed:
             raise RunError(
-                f"{again.changes.failed.total():,} verdicts did not come",
+                f"{counted(again.changes.failed.total(), 'verdict')} did not come",
                 where=str(RunPaths(output).failures),
                 hint="--resume asks for them again",
             )

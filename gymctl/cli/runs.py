@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gymctl.config.names import close, did_you_mean
+from gymctl.counts import counted
 from gymctl.errors import UsageError
 from gymctl.paths import NOT_ROLLOUTS
 
@@ -40,7 +41,8 @@ def resolve(text: str, base: Path | None = None) -> Path:
     if (nth := _NTH.fullmatch(text)) is not None:
         number = int(nth[1] or 1)
         if number > len(known):
-            raise _unknown(text, f"{len(known)} runs of this folder are known", known)
+            count = counted(len(known), "run of this folder is", "runs of this folder are")
+            raise _unknown(text, f"{count} known", known)
         return known[-number]
     if path.name != text:  # a place: never the run of that name elsewhere
         place = str(((base or Path.cwd()) / path).resolve())

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gymctl.cli.health_text import found, health_text, is_worth_a_line
+from gymctl.counts import counted
 from gymctl.metrics.headline import Headline, PassAt
 from gymctl.metrics.outcomes import FAILURE_CLASSES, FailureClass
 from gymctl.metrics.tally import Tally
@@ -122,9 +123,9 @@ def _passes_json(found: Sequence[PassAt]) -> list[dict[str, Any]]:
 def _title(head: Headline, tally: Tally, facts: RunFacts) -> str:
     parts = [facts.title, *([facts.model] if facts.model else [])]
     if head.tasks_planned * tally.repeats == tally.planned:
-        size = f"{_count(head.tasks_planned, 'task')} × {tally.repeats}"
+        size = f"{counted(head.tasks_planned, 'task')} × {tally.repeats}"
     else:
-        size = f"{_count(head.tasks_planned, 'task')}, {_count(tally.planned, 'rollout')}"
+        size = f"{counted(head.tasks_planned, 'task')}, {counted(tally.planned, 'rollout')}"
     return " · ".join([*parts, size])
 
 
@@ -159,7 +160,8 @@ def _why_pooled_differs(head: Headline, facts: RunFacts) -> str | None:
     if abs(head.mean - pooled) <= NOTICEABLE:
         return None
     if missing:
-        return f"mean in the metrics file {pooled:.3f}: {_count(missing, 'missing rollout')} count as 0 there"
+        count = counted(missing, "missing rollout counts", "missing rollouts count")
+        return f"mean in the metrics file {pooled:.3f}: {count} as 0 there"
     return f"mean over rollouts {pooled:.3f}: tasks have different numbers of scores"
 
 
@@ -168,13 +170,13 @@ def _reward(head: Headline, facts: RunFacts) -> str:
         return _range(head, facts)
     if head.mean is None:
         return "no rollout has a score" if head.planned else "no rollout was planned"
-    tasks = _count(head.tasks_scored, "task")
+    tasks = counted(head.tasks_scored, "task")
     if head.interval is None:
         return f"{head.mean:.3f}   no interval: {_why_no_interval(head)}     {tasks}"
     method = "clustered by task" if head.interval.method == "t" else "exact binomial over tasks"
     if head.clusters is not None:
         exact = "" if head.interval.method == "t" else ", exact binomial"
-        method = f"in {_count(head.clusters, 'cluster')}{exact}"
+        method = f"in {counted(head.clusters, 'cluster')}{exact}"
     return f"{head.mean:.3f}   95 % {span(head.interval.low, head.interval.high)}     {tasks}, {method}"
 
 
@@ -228,7 +230,7 @@ def _passes(head: Headline, tally: Tally) -> str:
 def _which_tasks(at: PassAt, head: Headline) -> str:
     if at.tasks == head.tasks_planned:
         return "the one task" if at.tasks == 1 else f"all {at.tasks:,} tasks"
-    return f"the {_count(at.tasks, 'task')} with {'a score' if at.k == 1 else f'all {at.k} attempts'}"
+    return f"the {counted(at.tasks, 'task')} with {'a score' if at.k == 1 else f'all {at.k} attempts'}"
 
 
 def _outcomes(tally: Tally, facts: RunFacts) -> str:
@@ -298,16 +300,12 @@ def _tokens(tally: Tally) -> str:
     if tally.retried_tokens:
         text += f"     retries added {tally.retried_tokens / max(used.total - tally.retried_tokens, 1):.1%}"
     if tally.unmetered:
-        text += f"     {_count(tally.unmetered, 'answer')} without usage"
+        text += f"     {counted(tally.unmetered, 'answer')} without usage"
     return text
 
 
 def _row(label: str, text: str) -> str:
     return f" {label:<{LABEL_WIDTH}} {text}".rstrip()
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def _short(tokens: int) -> str:

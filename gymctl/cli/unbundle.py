@@ -12,6 +12,7 @@ from gymctl.cli import common_flags as common
 from gymctl.cli.amounts import size
 from gymctl.cli.output import Console, reporter
 from gymctl.cli.packed import replaying
+from gymctl.counts import counted
 from gymctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def _show(found: Opened, folder: Path | None, console: Console) -> None:
     ]
     console.table(header, rows)
     console.say()
-    count = f"{len(rows)} images, {len(found.manifest.files)} files"
+    count = f"{counted(len(rows), 'image')}, {counted(len(found.manifest.files), 'file')}"
     console.say(f"{found.manifest.name}: every byte as it was packed · {count}")
     console.say(f"benchmark {found.digest}")
     cassettes = [one.path for one in found.manifest.files if one.path.startswith("cassettes/")]

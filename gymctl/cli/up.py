@@ -11,6 +11,7 @@ from gymctl.cli import common_flags as common
 from gymctl.cli import selection as flags
 from gymctl.cli.from_registry import PlainHttp, opened
 from gymctl.cli.output import Console, reporter
+from gymctl.counts import counted
 from gymctl.errors import ServerError, UsageError
 
 if TYPE_CHECKING:
@@ -99,8 +100,7 @@ async def _up(
     from gymctl.runtime.up import bring_up
 
     began = time.monotonic()
-    count = len(config.servers)
-    servers = "1 server" if count == 1 else f"{count} servers"
+    servers = counted(len(config.servers), "server")
     console.say(f"{config.project} · {servers} · {ProjectPaths.of(config.project).folder}")
     console.say()
     told = reporter(console, config.servers)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from gymctl.artefacts.verified import BENCHMARK, SIZE_ONLY
 from gymctl.cli.output import Console
+from gymctl.counts import counted
 from gymctl.errors import IntegrityError
 
 if TYPE_CHECKING:
@@ -57,7 +58,8 @@ def verify(
         console.table(("THING", "IS", ""), rows)
     if wrong:
         raise IntegrityError(
-            f"{len(wrong)} of {len(found)} things are not what their digests say",
+            f"{len(wrong)} of {counted(len(found), 'thing')} "
+            f"{'is not what its digest says' if len(wrong) == 1 else 'are not what their digests say'}",
             where=what,
             details=[f"{one.name}: {one.status}{f', {one.detail}' if one.detail else ''}" for one in wrong],
         )
@@ -90,21 +92,18 @@ def _part(one: Finding) -> tuple[str, bool]:
     return re.sub(r"^layer \d+$", "layer", name), one.detail.endswith(SIZE_ONLY)
 
 
+_MANY = {"file of rows": "files of rows"}
+
+
 def _listed(parts: Sequence[tuple[str, bool]]) -> str:
     """`manifest, tag, configuration, 7 layers (sizes), SBOM · here as 2 names`."""
     counts = Counter(name for name, _ in parts)
     of_size = {name for name, is_size in parts if is_size}
     here = counts.pop("here", 0)
-    texts = [
-        (name if count == 1 else _several(count, name)) + (" (sizes)" if name in of_size else "")
-        for name, count in counts.items()
-    ]
-    known = f"here as {_several(here, 'name') if here > 1 else '1 name'}" if here else ""
+    told = {name: name if one == 1 else counted(one, name, _MANY.get(name)) for name, one in counts.items()}
+    texts = [f"{text} (sizes)" if name in of_size else text for name, text in told.items()]
+    known = f"here as {counted(here, 'name')}" if here else ""
     return " · ".join(filter(None, [", ".join(texts), known]))
-
-
-def _several(count: int, name: str) -> str:
-    return f"{count} files of rows" if name == "file of rows" else f"{count} {name}s"
 
 
 def _worst(parts: Iterable[Finding]) -> str:

@@ -9,6 +9,7 @@ from gymctl.cli import runs
 from gymctl.cli.output import Console
 from gymctl.cli.short_paths import short_paths
 from gymctl.cli.verify_inputs import made_from
+from gymctl.counts import counted
 from gymctl.errors import IntegrityError
 from gymctl.paths import RunPaths
 from gymctl.rollouts import journal, passport, seal
@@ -39,7 +40,8 @@ def verify(what: str, *, is_strict: bool, as_json: bool) -> None:
     wrong = [one for one in found if one.fails(is_strict=is_strict)]
     if wrong:
         raise IntegrityError(
-            f"{len(wrong)} of {len(found)} ingredients of the run are not what its passport says",
+            f"{len(wrong)} of {counted(len(found), 'ingredient')} of the run "
+            f"{'is' if len(wrong) == 1 else 'are'} not what its passport says",
             where=str(paths.rollouts),
             details=[f"{one.name}: {one.status}{f', {one.detail}' if one.detail else ''}" for one in wrong],
         )
@@ -99,7 +101,7 @@ def _passport(told: Passport, raw: bytes) -> Finding:
 
 def _seal(told: Passport, paths: RunPaths) -> Finding:
     if told.seal is not None:
-        owed = f", {told.seal.owed:,} rollouts still to be made" if told.seal.owed else ""
+        owed = f", {counted(told.seal.owed, 'rollout')} still to be made" if told.seal.owed else ""
         return Finding("seal", "ok", f"of {told.seal.at}{owed}")
     if told.schema_version < passport.SCHEMA:
         return Finding("seal", "not recorded", "passports had none then")
@@ -148,7 +150,7 @@ def _rows(told: Passport, paths: RunPaths) -> Finding:
     changed = seal.changed_rows(paths)
     if changed:
         return Finding("rows", "differs", _named(changed))
-    return Finding.of("rows", f"sha256:{told.rows}", f"sha256:{digest}", f"{digest.count:,} rows")
+    return Finding.of("rows", f"sha256:{told.rows}", f"sha256:{digest}", counted(digest.count, "row"))
 
 
 def _named(rollouts: Sequence[str]) -> str:

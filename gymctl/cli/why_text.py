@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from gymctl.counts import counted
 from gymctl.metrics.fingerprint import server_of, signs
 from gymctl.rollouts.journal import End
 from gymctl.rollouts.saved import Key, SavedRun
@@ -69,18 +70,16 @@ def _limit(flag: str, limit: float) -> str:
 
 def _headline(told: Reasons, groups: Sequence[Group]) -> str:
     if not told.failed and not told.not_run:
-        return f"all {told.scored:,} rollouts have a score"
+        return f"{'the rollout has' if told.scored == 1 else f'all {told.scored:,} rollouts have'} a score"
     failed = sum(group.count for group in groups)
-    causes = "1 cause" if len(groups) == 1 else f"{len(groups):,} causes"
-    return (
-        f"{causes} left {failed:,} of {told.scored + told.failed + told.not_run:,} rollouts without a score"
-    )
+    rollouts = counted(told.scored + told.failed + told.not_run, "rollout")
+    return f"{counted(len(groups), 'cause')} left {failed:,} of {rollouts} without a score"
 
 
 def _group(run: SavedRun, number: int, group: Group, *, shown: Shown) -> Iterator[str]:
     found = group.found
     head = " · ".join(part for part in (found.failure, found.server, group.advice.cause) if part)
-    rollouts = "1 rollout" if group.count == 1 else f"{group.count:,} rollouts"
+    rollouts = counted(group.count, "rollout")
     yield f"{number}  {head}      {rollouts}{_span(group.first, group.last)}"
     yield f"   {_ids(group)}      {found.kind}"
     if shown is not None:
@@ -108,8 +107,7 @@ def _clock(seconds: float) -> str:
 def attempts_lines(run: SavedRun, key: Key, found: Sequence[Attempt], *, shown: Shown) -> list[str]:
     """All attempts at one rollout."""
     name = f"{key[0]}-{key[1]}"
-    count = "1 attempt" if len(found) == 1 else f"{len(found)} attempts"
-    lines = [f"rollout {name} · {count}"]
+    lines = [f"rollout {name} · {counted(len(found), 'attempt')}"]
     for attempt in found:
         ended = ended_at(attempt.record)
         when = "" if ended is None else f"      {_clock(ended)}"

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from gymctl.config.model import BuildSettings
+from gymctl.counts import counted
 from gymctl.engine import Engine
 from gymctl.errors import IntegrityError
 from gymctl.images import scratch
@@ -83,7 +84,8 @@ async def _compared(plan: ImagePlan, second: ImagePlan, engine: Engine) -> list[
 def _refusal(told: Sequence[tuple[ImagePlan, list[str]]], total: int) -> IntegrityError:
     names = ", ".join(plan.source for plan, _ in told)
     return IntegrityError(
-        f"not reproducible: {len(told)} of {total} images got another id when built again: {names}",
+        f"not reproducible: {len(told)} of {counted(total, 'image')} got another id when built again: "
+        f"{names}",
         details=[line for _, lines in told for line in lines],
         hint="docs/images.md says what keeps the time of day out of a Dockerfile of your own",
     )

@@ -19,6 +19,7 @@ from hashlib import blake2b
 from typing import Any, cast
 
 from gymctl.contract.rollout import PERF, Row
+from gymctl.counts import counted
 from gymctl.paths import RunPaths
 from gymctl.rollouts.encoding import dumps
 from gymctl.rollouts.expand import rollout_id
@@ -63,7 +64,7 @@ class Comparison:
     """Id of the rollout, and where its records first differ; at most NAMED."""
 
     def __str__(self) -> str:
-        return f"{self.equal:,} of {self.records:,} records equal"
+        return f"{self.equal:,} of {counted(self.records, 'record')} equal"
 
 
 def compare(old: RunPaths, new: RunPaths) -> Comparison:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from gymctl.contract.rollout import TASK_INDEX, Row, is_materialized
+from gymctl.counts import counted
 from gymctl.errors import ConfigError, GymctlError, PrerequisiteError
 from gymctl.rollouts.dataset import Source, SourceRow, read
 from gymctl.rollouts.describe import Description, conflicts
@@ -167,7 +168,8 @@ def _rows(dataset: Declared, first: int, own: Description, options: Options, mad
         yield made_row
     if stripped:
         made.notes.append(
-            f"{stripped} rows of {dataset.path} name an agent (`agent_ref`), which is deprecated and was "
+            f"{counted(stripped, 'row')} of {dataset.path} {'names' if stripped == 1 else 'name'} an agent "
+            "(`agent_ref`), which is deprecated and was "
             f"left out: they go to the agent of `{dataset.declared_by}`"
         )
     if refused:
@@ -217,7 +219,9 @@ def _claim_index(row: Row, dataset: Declared, indices: dict[int, Declared]) -> N
 
 def _tell_refused(refused: list[str], dataset: Declared, options: Options, made: Collated) -> None:
     shown = [*refused[:_SHOWN], *([f"and {len(refused) - _SHOWN} more"] if len(refused) > _SHOWN else [])]
-    what = f"{len(refused)} rows of `{dataset.name}` do not fit the task data of `{dataset.declared_by}`"
+    does = "does" if len(refused) == 1 else "do"
+    rows = f"{counted(len(refused), 'row')} of `{dataset.name}`"
+    what = f"{rows} {does} not fit the task data of `{dataset.declared_by}`"
     if options.is_strict:
         raise ConfigError(
             what,

@@ -28,6 +28,7 @@ from gymctl.contract.evaluation import KEYS, EvaluationSettings
 from gymctl.contract.part import Pool
 from gymctl.contract.rollout import Row, rollout_key
 from gymctl.contract.servers import HEAD_PORT, ServerTable
+from gymctl.counts import counted
 from gymctl.errors import BudgetError, ConfigError, ServerError
 from gymctl.rollouts import retries
 from gymctl.rollouts.attempts import AttemptPolicy, most_attempts
@@ -174,9 +175,8 @@ class _Making:
             await run.aggregate(self._transport, self._table, counting(settings))
         await asyncio.to_thread(run.seal)
         if run.cap is not None:
-            raise BudgetError(
-                f"the run stopped at {run.cap}: {run.still_owed:,} rollouts are still to be made"
-            )
+            owed = counted(run.still_owed, "rollout is", "rollouts are")
+            raise BudgetError(f"the run stopped at {run.cap}: {owed} still to be made")
 
     async def _concurrency(self) -> int:
         """As many as are asked for and fit; the limit of open files is raised for them."""

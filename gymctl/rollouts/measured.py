@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gymctl.contract.rollout import ENVIRONMENT_SERVER, OUTCOME, Row, rollout_key
+from gymctl.counts import counted
 from gymctl.errors import UsageError
 from gymctl.metrics.columns import Columns
 from gymctl.metrics.tally import Price, Tally
@@ -83,8 +84,9 @@ def overlap(shards: Sequence[SavedRun]) -> list[tuple[str, ...]]:
                 twice.append(f"{task}-{index} of {server or 'no server'}: {shards[first].paths.rollouts}")
         servers.append(tuple(sorted(own)))
         if twice:
+            stand = "stands" if len(twice) == 1 else "stand"
             raise UsageError(
-                f"{len(twice):,} rollouts of this file stand in another one, too",
+                f"{counted(len(twice), 'rollout')} of this file {stand} in another one, too",
                 where=str(shard.paths.rollouts),
                 details=[*twice[:_SHOWN], *(["…"] if len(twice) > _SHOWN else [])],
                 hint="name each shard once, and no file that was merged from them",
@@ -190,11 +192,13 @@ class _Measurement:
                 strangers += 1
         if strangers:
             self._found.notices.append(
-                f"{strangers:,} rollouts are not in {shard.paths.inputs}: they are no part of this run"
+                f"{counted(strangers, 'rollout is', 'rollouts are')} not in {shard.paths.inputs}, "
+                "and so no part of this run"
             )
         if shard.duplicates:
             self._found.notices.append(
-                f"{shard.duplicates:,} lines of {shard.paths.rollouts} repeat a rollout; the first one counts"
+                f"{counted(shard.duplicates, 'line')} of {shard.paths.rollouts} "
+                f"{'repeats' if shard.duplicates == 1 else 'repeat'} a rollout; the first one counts"
             )
 
     def _count_retries(self, shard: SavedRun) -> None:

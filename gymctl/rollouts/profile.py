@@ -17,6 +17,7 @@ from typing import Any
 
 from gymctl.contract.aggregate import AggregateResponse
 from gymctl.contract.rollout import ROLLOUT_INDEX, TASK_INDEX, Row, rollout_key
+from gymctl.counts import counted
 from gymctl.errors import ConfigError
 from gymctl.metrics.aggregate import aggregate
 from gymctl.rollouts.encoding import dumps
@@ -79,7 +80,7 @@ def _by_key(path: Path) -> dict[Key, Row]:
             twice.append(key)
         found[key] = row
     if twice:
-        raise _refused(f"{len(twice):,} lines repeat a rollout", path, twice)
+        raise _refused(f"{counted(len(twice), 'line repeats', 'lines repeat')} a rollout", path, twice)
     return found
 
 
@@ -87,12 +88,13 @@ def _check(
     rows: Mapping[Key, Row], records: Mapping[Key, Row], inputs: Path, rollouts: Path, *, is_partial: bool
 ) -> None:
     if extra := [key for key in records if key not in rows]:
-        raise _refused(f"{len(extra):,} rollouts have no row in {inputs}", rollouts, extra)
+        what = f"{counted(len(extra), 'rollout has', 'rollouts have')} no row in {inputs}"
+        raise _refused(what, rollouts, extra)
     missing = [key for key in rows if key not in records]
     if missing and not is_partial:
-        raise _refused(
-            f"{len(missing):,} of {len(rows):,} rows have no rollout", rollouts, missing, "--allow-partial"
-        )
+        has = "has" if len(missing) == 1 else "have"
+        what = f"{len(missing):,} of {counted(len(rows), 'row')} {has} no rollout"
+        raise _refused(what, rollouts, missing, "--allow-partial")
 
 
 def _refused(what: str, path: Path, keys: Iterable[Key], flag: str | None = None) -> ConfigError:

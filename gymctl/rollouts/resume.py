@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gymctl.contract.rollout import ATTEMPT_INDEX, FAILURE_CLASS, Row, rollout_key
+from gymctl.counts import counted
 from gymctl.errors import RunError
 from gymctl.metrics.tally import Price, Tally
 from gymctl.paths import RunPaths
@@ -188,4 +189,5 @@ def _requeue_invalid(paths: RunPaths) -> list[str]:
         failures.close()
     kept = (dumps(record) for _, record in read_rows(paths.rollouts) if not record.get(INVALID))
     lines.replace(paths.rollouts, kept)
-    return [f"{moved:,} rollouts whose judge gave no valid answer are made again"]
+    are = "is" if moved == 1 else "are"
+    return [f"{counted(moved, 'rollout')} whose judge gave no valid answer {are} made again"]

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from gymctl.counts import counted
 from gymctl.errors import ConfigError
 from gymctl.rollouts.repeats import Repeats
 from gymctl.rollouts.route import DEFAULT, Router, Where
@@ -69,7 +70,7 @@ class PlanSummary:
             )
         yield from self.unused
         if self.repeated_rows:
-            these = "1 row is" if self.repeated_rows == 1 else f"{self.repeated_rows:,} rows are"
+            these = counted(self.repeated_rows, "row is", "rows are")
             yield f"{these} equal to an earlier one: equal rows are one task with more rollouts"
         if self.fanned_out:
             yield f"the score is over all of {', '.join(self.agents)}; the metrics file has each alone"

@@ -19,6 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from gymctl.counts import counted
 from gymctl.images.scratch import is_locked
 from gymctl.paths import benchmarks_dir, cache_dir
 from gymctl.runtime.disk import size_of
@@ -83,8 +84,8 @@ def old(found: list[Entry], days: float) -> Iterator[tuple[Entry, str]]:
         if entry.is_half_made:
             is_old = entry.days >= HALF_MADE_DAYS and not is_locked(entry.path)
         if is_old and str(entry.path).encode() not in told:
-            why = "never finished" if entry.is_half_made else f"not used for {entry.days:.0f} days"
-            yield entry, why
+            unused = f"not used for {counted(round(entry.days), 'day')}"
+            yield entry, "never finished" if entry.is_half_made else unused
 
 
 def _told_to_processes() -> bytes:

@@ -18,6 +18,7 @@ import docker.errors
 from gymctl.compose.names import HEAD
 from gymctl.compose.ray import KIND
 from gymctl.compose.render import PROFILE_LABEL, PROJECT_LABEL, SERVER_LABEL
+from gymctl.counts import counted
 from gymctl.engine import Engine
 from gymctl.errors import EngineError, GymctlError, PrerequisiteError
 from gymctl.images import lock as images_lock
@@ -61,7 +62,7 @@ class ComposeStack(RunningProject):
     async def start(self, reporter: Reporter, secrets: Collection[str]) -> None:
         """`docker compose up -d`. No `--wait`: compose then fails when a service has finished well
         (docker/compose#10596), and our own polling is faster."""
-        reporter.progress(f"starting {len(self.servers)} containers")
+        reporter.progress(f"starting {counted(len(self.servers), 'container')}")
         removed: list[str] = []
 
         def read(line: str) -> None:
@@ -153,7 +154,7 @@ class ComposeStack(RunningProject):
         left = await asyncio.to_thread(remove, self._engine, self.project)
         if left:
             raise EngineError(
-                f"{len(left)} things of `{self.project}` cannot be removed",
+                f"{counted(len(left), 'thing')} of `{self.project}` cannot be removed",
                 details=[*left, *finished.last_lines[-5:]],
                 hint=f"gymctl down {self.project}, again",
             )

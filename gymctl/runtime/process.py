@@ -11,6 +11,7 @@ from gymctl.compose.addresses import LOOPBACK, ViewName
 from gymctl.compose.names import HEAD, service_names
 from gymctl.config.model import Config
 from gymctl.config.ports import is_free
+from gymctl.counts import counted
 from gymctl.errors import PrerequisiteError
 from gymctl.images.context import server_context
 from gymctl.paths import ProjectPaths
@@ -85,7 +86,7 @@ class ProcessLauncher:
         for name, service in service_names(config.servers).items():
             folder: Path = config.servers[name].folder
             commands.append(Command(service, environments.pythons[name], folder))
-        reporter.progress(f"starting {len(commands)} processes")
+        reporter.progress(f"starting {counted(len(commands), 'process', 'processes')}")
         # To its end, also when cancelled: a thread that goes on would start servers behind `down`'s back.
         await tasks.finish(asyncio.to_thread(stack.start, commands, environments, config.secrets))
 

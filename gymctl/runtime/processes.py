@@ -19,6 +19,7 @@ from pathlib import Path
 from gymctl.compose.names import HEAD
 from gymctl.config.tree.masking import is_secret
 from gymctl.contract.part import PART_VARIABLE
+from gymctl.counts import counted
 from gymctl.errors import EngineError
 from gymctl.paths import ProjectPaths
 from gymctl.runtime import inforce, keeper, logs, probe, state
@@ -122,7 +123,7 @@ class ProcessStack(RunningProject):
         left = await asyncio.to_thread(keeper.find, self.parts)
         if left:
             raise EngineError(
-                f"{len(left)} processes of `{self.project}` cannot be ended",
+                f"{counted(len(left), 'process', 'processes')} of `{self.project}` cannot be ended",
                 details=[f"{row.service}: process {row.pid}" for row in left],
             )
         await asyncio.to_thread(state.forget, self.paths)

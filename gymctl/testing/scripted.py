@@ -27,6 +27,7 @@ from starlette.types import Receive, Scope, Send
 
 from gymctl.contract.part import ServerPart
 from gymctl.contract.responses import JsonObject
+from gymctl.counts import counted
 from gymctl.servers.inprocess import make_part, serving
 from gymctl.servers.models.server import Handler, ModelServer
 from gymctl.servers.stack.app import assemble
@@ -145,7 +146,9 @@ class ScriptedModel:
         if callable(self._script):
             return self._script(body, number)
         if number > len(self._script):
-            raise LookupError(f"the script has {len(self._script)} answers, and this is request {number}")
+            raise LookupError(
+                f"the script has {counted(len(self._script), 'answer')}, and this is request {number}"
+            )
         return self._script[number - 1]
 
 

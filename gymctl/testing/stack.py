@@ -31,6 +31,7 @@ import orjson
 from gymctl.config.checks import evaluation
 from gymctl.config.load import Selection, load
 from gymctl.config.model import Config
+from gymctl.counts import counted
 from gymctl.engine import Engine
 from gymctl.errors import PrerequisiteError, UsageError
 from gymctl.paths import ProjectPaths
@@ -280,7 +281,7 @@ class _Launcher(ComposeLauncher):
 
     async def start(self, stack: ComposeStack, config: Config, reporter: Reporter) -> None:
         self.compose = _docker_compose(stack.paths.compose, stack.project)
-        reporter.progress(f"starting {len(stack.servers)} containers")
+        reporter.progress(f"starting {counted(len(stack.servers), 'container')}")
         try:
             # To its end, also when we are cancelled: what it is still creating could not be removed.
             await finish(asyncio.to_thread(self.compose.start))

@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "gymctl"
 
-ANYONE = {"connections", "errors", "paths", "transport"}
+ANYONE = {"connections", "counts", "errors", "paths", "transport"}
 MAY_IMPORT: dict[str, set[str]] = {
     "contract": set(),
     "metrics": {"contract"},
@@ -43,6 +43,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "testing": {"runtime", "rollouts", "metrics", "config", "engine", "programs", "servers", "contract"},
     "errors": set(),
     "paths": set(),
+    "counts": set(),
     "transport": {"contract", "deferred", "connections"},
     "connections": {"contract", "deferred"},
     "deferred": {"contract"},

@@ -9,6 +9,7 @@ from typing import Any
 from gymctl.cli import head_address
 from gymctl.cli.output import Console
 from gymctl.cli.peer.flags import parse
+from gymctl.counts import counted
 from gymctl.errors import UsageError
 
 HEAD_SECONDS = 5.0
@@ -98,4 +99,4 @@ def _text(rows: list[dict[str, Any]]) -> str:
         lines.append(f"[{number}] {mark} {name} ({kind}/{implementation})  {row.get('url')}")
     healthy = sum(row["status"] == "success" for row in rows)
     counts = f"{healthy} healthy, {len(rows) - healthy} unhealthy"
-    return "\n".join([*lines, "", f"{len(rows)} server{'' if len(rows) == 1 else 's'} found ({counts})"])
+    return "\n".join([*lines, "", f"{counted(len(rows), 'server')} found ({counts})"])

@@ -61,7 +61,7 @@ async def test_images_have_the_same_id_twice_and_a_clock_in_one_is_named(
         await check(plans, engine, reporter, BuildSettings())
     error = caught.value
     assert error.exit_code == 9
-    assert "1 of 1 images" in error.what
+    assert "1 of 1 image got" in error.what
     assert "resources_servers/clock" in error.what
     lines = [line.strip() for line in error.details]
     assert "srv/kept/built-at: content" in lines

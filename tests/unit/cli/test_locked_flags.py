@@ -12,7 +12,7 @@ from gymctl.cli.selection import locked_by
 from gymctl.config.load import load
 from gymctl.config.sources import Selection
 from gymctl.engine import Engine
-from gymctl.errors import IntegrityError, PrerequisiteError, UsageError
+from gymctl.errors import PrerequisiteError, UsageError
 from gymctl.images.lock import Lock, write
 from gymctl.runtime import up
 
@@ -40,7 +40,7 @@ def test_the_lock_of_the_folder_is_meant_unless_another_is_named() -> None:
 async def test_without_a_lock_or_an_engine_nothing_runs_as_a_process_instead(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(IntegrityError, match="there is no lock file"):
+    with pytest.raises(UsageError, match="there is no lock file"):
         await up.locked("auto", tmp_path / "images.lock.json")
     write(tmp_path / "images.lock.json", Lock())
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/no.sock")

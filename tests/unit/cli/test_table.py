@@ -95,7 +95,7 @@ def test_pooled_and_task_means_that_differ_are_explained() -> None:
 
 def test_missing_rollouts_that_the_metrics_file_counts_as_zero_are_explained() -> None:
     shown = text(tally([[1]] * 99 + [[None]]), missing_as_zero=1)
-    assert "mean in the metrics file 0.990: 1 missing rollout count as 0 there" in shown
+    assert "mean in the metrics file 0.990: 1 missing rollout counts as 0 there" in shown
 
 
 def test_a_label_never_promises_attempts_that_do_not_exist() -> None:

@@ -49,7 +49,7 @@ def test_rows_are_repeated_in_place_and_say_who_declared_them(tmp_path: Path) ->
     assert rows[2]["n"] == 1
     assert made.rows == {"train": 5}
     assert [note for note in made.notes if "agent_ref" in note] == [
-        f"1 rows of {one.path} name an agent (`agent_ref`), which is deprecated and was left out: "
+        f"1 row of {one.path} names an agent (`agent_ref`), which is deprecated and was left out: "
         "they go to the agent of `desk`"
     ]
     assert lines(tmp_path / "a" / "d_prepare.jsonl") == rows[:4]
@@ -199,9 +199,9 @@ def test_rows_that_a_check_refuses_are_told_or_fatal(tmp_path: Path) -> None:
     one = dataset(tmp_path / "a", [row("1", n=1), row("2")], check=check)
     made = collate([one], Options(tmp_path / "out"))
     assert made.notes == [
-        f"1 rows of `d` do not fit the task data of `desk`\n  {one.path}:2: n: Field required"
+        f"1 row of `d` does not fit the task data of `desk`\n  {one.path}:2: n: Field required"
     ]
-    with pytest.raises(ConfigError, match="1 rows of `d` do not fit"):
+    with pytest.raises(ConfigError, match="1 row of `d` does not fit"):
         collate([one], Options(tmp_path / "out", is_strict=True))
 
 

@@ -69,7 +69,7 @@ def test_rollouts_that_were_not_planned_are_left_out_and_told(tmp_path: Path) ->
     saved = write(tmp_path, "x", [at(0)], [at(0, reward=1.0), at(7, reward=0.0)], [])
     found = measure([saved], Wanted())
     assert (found.tally.headline().mean, found.tally.headline().coverage) == (1.0, 1.0)
-    assert "1 rollouts are not in" in found.notices[0]
+    assert "1 rollout is not in" in found.notices[0]
 
 
 def test_shards_together_are_the_run(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_lines_that_repeat_a_rollout_count_once_and_are_told(tmp_path: Path) -> 
     saved = write(tmp_path, "x", [at(0)], [at(0, reward=1.0), at(0, reward=0.0)], [])
     found = measure([saved], Wanted())
     assert (found.tally.headline().mean, found.tally.scored) == (1.0, 1)
-    assert "1 lines" in found.notices[0]
+    assert "1 line of" in found.notices[0]
 
 
 def test_groups_by_a_dotted_field_and_by_agent(tmp_path: Path) -> None:

@@ -78,8 +78,8 @@ def test_a_partial_run_is_refused_unless_it_is_asked_for(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("rollouts", "what"),
     [
-        ([*REWARDS, REWARDS[0]], "1 lines repeat a rollout"),
-        ([*REWARDS, at(7, 0, reward=1)], "1 rollouts have no row"),
+        ([*REWARDS, REWARDS[0]], "1 line repeats a rollout"),
+        ([*REWARDS, at(7, 0, reward=1)], "1 rollout has no row"),
     ],
 )
 def test_what_does_not_join_is_refused(tmp_path: Path, rollouts: list[Row], what: str) -> None:
