@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from gymctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from gymctl.runtime.stack import RuntimeChoice
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 JsonForTable = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
@@ -14,8 +19,14 @@ JsonResult = Annotated[bool, typer.Option("--json", help="The result as one JSON
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only errors and warnings.")]
 QuietResult = Annotated[bool, typer.Option("--quiet", "-q", help="Only the result, warnings and errors.")]
 NoServe = Annotated[bool, typer.Option("--no-serve", help="Use a running project; start and stop nothing.")]
+RUNTIMES = ("auto", "compose", "process")
 Runtime = Annotated[
-    str, typer.Option("--runtime", help="auto, compose (containers) or process (no isolation).")
+    str,
+    typer.Option(
+        "--runtime",
+        metavar="|".join(RUNTIMES),
+        help="Containers, or local processes without isolation. auto: containers where an engine answers.",
+    ),
 ]
 MinCoverage = Annotated[
     float,
@@ -27,3 +38,10 @@ Prices = Annotated[
     Path | None,
     typer.Option("--prices", metavar="FILE", help="Prices of models. Default: ~/.config/gymctl/prices.yaml."),
 ]
+
+
+def runtime_choice(value: str) -> RuntimeChoice:
+    """What `--runtime` says. Raises UsageError: it is none."""
+    if value not in RUNTIMES:
+        raise UsageError(f"`{value}` is no runtime", where="--runtime", hint=f"one of {', '.join(RUNTIMES)}")
+    return value  # type: ignore[return-value]

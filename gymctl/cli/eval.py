@@ -71,7 +71,8 @@ def command(
     A key in brackets sets the same in YAML or as ++key=value; a flag that is typed beats both.
     """
     typed = _typed(locals())
-    _check(typed, min_coverage, runtime, progress)
+    _check(typed, min_coverage, progress)
+    choice = common.runtime_choice(runtime)
     if fresh and resume_anyway:
         raise UsageError("--fresh replaces results and --resume-anyway goes on with them", where="--fresh")
     limits = Limits(
@@ -101,7 +102,7 @@ def command(
         is_serving=not no_serve,
         is_collating=collate,
         is_kept_up=keep_up,
-        runtime=runtime,
+        runtime=choice,
         locked_by=found.locked_by(asked_lock),
         benchmark=found.benchmark or {},
         is_json=json,
@@ -173,7 +174,7 @@ def _dollars(value: float | None, flag: str) -> float | None:
     return value
 
 
-def _check(typed: Mapping[str, Any], min_coverage: float, runtime: str, progress: str) -> None:
+def _check(typed: Mapping[str, Any], min_coverage: float, progress: str) -> None:
     """What flags may say is known before any file is read."""
     if typed.get("limit", 0) < 0:
         raise UsageError(
@@ -184,8 +185,6 @@ def _check(typed: Mapping[str, Any], min_coverage: float, runtime: str, progress
             raise UsageError(f"`{options.SETTINGS[name][1]}` must be at least 1, got {typed[name]}")
     if not 0 <= min_coverage <= 1:
         raise UsageError(f"`--min-coverage` must be between 0 and 1, got {min_coverage}")
-    if runtime not in ("auto", "compose", "process"):
-        raise UsageError(f"`--runtime` must be auto, compose or process, got `{runtime}`")
     if progress not in PROGRESS:
         raise UsageError(
             f"`--progress` must be {', '.join(PROGRESS[:-1])} or {PROGRESS[-1]}, got `{progress}`"

@@ -11,6 +11,7 @@ from gymctl.cli import selection as selecting
 
 if TYPE_CHECKING:
     from gymctl.config.sources import Selection
+    from gymctl.runtime.stack import RuntimeChoice
 
 
 PROGRESS = ("auto", "rich", "plain", "text", "json", "none")
@@ -50,7 +51,7 @@ class EvalFlags:
     is_collating: bool
     """The declared datasets are collated in the run's folder first, as `gym eval run` does."""
     is_kept_up: bool
-    runtime: str
+    runtime: RuntimeChoice
     is_json: bool
     is_fresh: bool = False
     """Replace results that are there."""

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from gymctl.cli import eval_control as control
 from gymctl.cli import eval_health, head_address, runs, surroundings
@@ -49,7 +49,6 @@ from gymctl.rollouts.run import Run
 from gymctl.rollouts.saved import SavedRun
 from gymctl.rollouts.settings import counting
 from gymctl.rollouts.waiting import Waiting
-from gymctl.runtime.stack import RuntimeChoice
 from gymctl.transport import Transport
 
 SCRIPTED = "scripted_model"
@@ -70,7 +69,7 @@ class Evaluation:
             config,
             asked.override,
             console,
-            runtime=cast(RuntimeChoice, asked.runtime),
+            runtime=asked.runtime,
             concurrency=self._concurrency,
             locked_by=asked.locked_by,
             is_kept_up=asked.is_kept_up,

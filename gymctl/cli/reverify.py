@@ -76,9 +76,7 @@ def command(
     Name the configuration of the run, as for `gymctl eval`; only its verifiers are started. The run itself is
     not changed: the new scores are a run of their own, and what changed is printed.
     """
-    from gymctl.cli.up import runtime_choice
-
-    choice = runtime_choice(runtime)
+    choice = common.runtime_choice(runtime)
     if only not in (None, "judge-failed"):
         raise UsageError(f"`{only}` is nothing to choose", where="--only", hint="--only judge-failed")
     for flag, number in (("--limit", limit), ("--concurrency", concurrency)):

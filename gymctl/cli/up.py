@@ -22,23 +22,12 @@ if TYPE_CHECKING:
     from gymctl.runtime.running import RunningProject
     from gymctl.runtime.stack import RuntimeChoice
 
-RUNTIMES = ("auto", "compose", "process")
-
-RuntimeOption = Annotated[
-    str,
-    typer.Option(
-        "--runtime",
-        metavar="|".join(RUNTIMES),
-        help="Containers, or local processes without isolation. auto: containers where an engine answers.",
-    ),
-]
-
 
 @flags.takes_selection
 def command(
     chosen: flags.Chosen,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Return when ready; servers go on.")] = False,
-    runtime: RuntimeOption = "auto",
+    runtime: common.Runtime = "auto",
     wait: Annotated[
         float | None,
         typer.Option("--wait", metavar="SECONDS", help="How long servers may take to answer. 0: no limit."),
@@ -53,7 +42,7 @@ def command(
     quiet: common.Quiet = False,
 ) -> None:
     """Start a project's servers and wait until every one answers. Ctrl+C stops and removes them."""
-    choice = runtime_choice(runtime)
+    choice = common.runtime_choice(runtime)
     asked_lock = flags.locked_by(locked, lock)
     if wait is not None and not 0 <= wait < float("inf"):
         raise UsageError(f"`--wait` must be a number of seconds, got {wait:g}", hint="0 is no limit")
@@ -77,12 +66,6 @@ def command(
         await _up(loaded, choice, console, signals, detach=detach, locked_by=locked_by)
 
     interrupts.run(main, console.insist)
-
-
-def runtime_choice(value: str) -> RuntimeChoice:
-    if value not in RUNTIMES:
-        raise UsageError(f"`{value}` is no runtime", where="--runtime", hint=f"one of {', '.join(RUNTIMES)}")
-    return value  # type: ignore[return-value]
 
 
 async def _up(

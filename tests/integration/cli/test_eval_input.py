@@ -110,7 +110,10 @@ def test_an_output_without_room(gymctl: Run, tmp_path: Path) -> None:
         (["--concurrency", "0"], "`--concurrency` must be at least 1, got 0"),
         (["--min-coverage", "1.5"], "`--min-coverage` must be between 0 and 1, got 1.5"),
         (["--min-coverage", "nan"], "`--min-coverage` must be between 0 and 1, got nan"),
-        (["--runtime", "podman"], "`--runtime` must be auto, compose or process, got `podman`"),
+        (
+            ["--runtime", "podman"],
+            "`podman` is no runtime\n  --> --runtime\nhint: one of auto, compose, process",
+        ),
         (
             ["--task-timeout", "0"],
             "`--task-timeout` must be a time above 0 (seconds, or 90s, 14m, 1h30m), got `0`",
