@@ -153,9 +153,9 @@ class Connections:
         return self._session
 
     async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        session, self._session = self._session, None  # nothing is begun any more while it closes
+        if session is not None:
+            await session.close()
 
     @property
     def is_open(self) -> bool:

