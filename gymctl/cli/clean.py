@@ -94,6 +94,9 @@ def _found(engine: Engine | None, only: Collection[str], *, all_images: bool) ->
     for folder in leftovers.of_builds(Path.cwd()).folders:
         act = partial(leftovers.remove_folder, folder)
         yield Candidate("folder", str(folder.path), "a command that was killed", folder.size, act)
+    for folder in leftovers.of_prepares(engine).folders:
+        act = partial(leftovers.remove_prepare, folder, engine)
+        yield Candidate("folder", str(folder.path), "a prepare script that was killed", folder.size, act)
     if engine is not None:
         yield from _images(engine, all_images=all_images)
 

@@ -113,7 +113,7 @@ def _run(arguments: list[str], *, is_debug: bool, fail: Fail = lambda error, cod
         code = program.main(args=arguments, prog_name="gymctl", standalone_mode=False)
     except GymctlError as error:
         if is_debug:
-            traceback.print_exc()
+            sys.stderr.write(_traceback(error))
         console.error(error)
         fail(error, error.exit_code)
         if isinstance(error, Interrupted):
@@ -133,7 +133,7 @@ def _run(arguments: list[str], *, is_debug: bool, fail: Fail = lambda error, cod
         return 0
     except Exception as error:  # noqa: BLE001 - the border: whatever arrives here is a bug of ours
         if is_debug:
-            traceback.print_exc()
+            sys.stderr.write(_traceback(error))
         refused = _refused_by_disk(error)
         if (code := interrupting(error)) is not None:
             return _interrupted(code, console, fail)
@@ -182,11 +182,22 @@ def _refused_by_disk(error: BaseException) -> PrerequisiteError | None:
     return None
 
 
+def _traceback(error: Exception) -> str:
+    """Without secrets: some errors quote what they were given."""
+    try:
+        from gymctl.cli import hidden
+        from gymctl.config.tree.masking import redact
+
+        return redact("".join(traceback.format_exception(error)), hidden.secrets())
+    except Exception:  # noqa: BLE001 - a second bug must neither hide the first nor what is secret
+        return "".join((*traceback.format_tb(error.__traceback__), f"{type(error).__name__}\n"))
+
+
 def _bug_report(error: Exception) -> str:
     with tempfile.NamedTemporaryFile(
         "w", prefix="gymctl-bug-", suffix=".txt", delete=False, encoding="utf-8"
     ) as file:
-        traceback.print_exc(file=file)
+        file.write(_traceback(error))
     return (
         f"error: a bug in gymctl: {type(error).__name__}\n"
         f"  --> {Path(file.name)}\n"

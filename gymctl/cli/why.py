@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -94,21 +92,9 @@ def command(
 
 
 def _without_secrets() -> Callable[[str], str]:
-    """What is secret in this folder is hidden, for a provider may have repeated a key: what env.yaml holds,
-    what the environment does, and what the projects know that are up."""
-    import os
+    """A provider may have repeated a key."""
+    from gymctl.cli import hidden
+    from gymctl.config.tree.masking import redact
 
-    from gymctl.config.reading.files import read
-    from gymctl.config.reading.roots import ENV_FILE
-    from gymctl.config.tree.masking import redact, secrets_of
-    from gymctl.errors import ConfigError
-    from gymctl.paths import ProjectPaths
-    from gymctl.runtime import at_rest
-
-    secrets = set(secrets_of(dict(os.environ)))
-    if Path(ENV_FILE).is_file():
-        with suppress(ConfigError):  # it is not what is asked for
-            secrets |= secrets_of(read(Path(ENV_FILE), ENV_FILE).values)
-    for folder in Path(".gymctl").glob("*/parts"):
-        secrets |= set(at_rest.secrets_of(ProjectPaths(folder.parent)))
+    secrets = hidden.secrets()
     return lambda text: redact(text, secrets)

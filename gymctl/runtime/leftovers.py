@@ -7,6 +7,7 @@ touched, nor what belongs to another user.
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 from gymctl.compose.render import FOLDER_LABEL, PROJECT_LABEL, user
 from gymctl.images import scratch
 from gymctl.paths import ProjectPaths
-from gymctl.runtime import attach, state
+from gymctl.runtime import attach, prepare_container, state
+from gymctl.runtime import scratch as prepares
 from gymctl.runtime.disk import size_of
 
 if TYPE_CHECKING:
@@ -157,6 +159,24 @@ def of_builds(base: Path) -> Leftovers:
     ]
     found = (path for prefix, place in places for path in scratch.abandoned(prefix, place))
     return Leftovers(folders=tuple(Folder(path, size_of(path)) for path in found))
+
+
+def of_prepares(engine: Engine | None) -> Leftovers:
+    """Folders of prepare scripts that were killed, with the tokens that these were given. One that told a
+    container is the only trace of it: it stays where no engine answers. Blocking."""
+    found = (path for path in prepares.left() if engine is not None or not (path / prepares.TOLD).exists())
+    return Leftovers(folders=tuple(Folder(path, size_of(path)) for path in found))
+
+
+def remove_prepare(folder: Folder, engine: Engine | None) -> str | None:
+    """None when it is gone, and its container before it; else why it stays."""
+    if engine is not None:
+        name = prepare_container.container_of(folder.path)
+        why = _call(engine.api.api.remove_container, name, v=True, force=True)
+        if why is not None:
+            return why
+    shutil.rmtree(folder.path, ignore_errors=True)
+    return "it cannot be removed" if folder.path.exists() else None
 
 
 def remove_folder(folder: Folder) -> str | None:

@@ -74,7 +74,7 @@ async def images(config: Config, engine: Engine, needs: Collection[Need], report
 async def sweep(engine: Engine) -> None:
     """Remove what commands left that were killed: containers that still run, files with tokens."""
     for folder in scratch.abandoned():
-        await engine.run("rm", "--force", "--volumes", _name(folder))
+        await engine.run("rm", "--force", "--volumes", container_of(folder))
 
 
 async def run(
@@ -93,7 +93,7 @@ async def run(
     environ = _environ(code, os.environ, network)
     hidden = {*config.secrets, *network.values, *(v for k, v in environ.items() if is_secret(k))}
     with scratch.folder() as told:
-        name = _name(told)
+        name = container_of(told)
         owner = _owner()
         _tell(told, {**asked, "environ": environ}, code, config, network, owner)
         if owner is not None:
@@ -109,8 +109,8 @@ async def run(
     return finished
 
 
-def _name(told: Path) -> str:
-    """Of the container that is told by this folder."""
+def container_of(told: Path) -> str:
+    """The name of the container that is told by this folder."""
     return f"gymctl-prepare-{told.name.removeprefix(scratch.RUNNING)}"
 
 
@@ -148,7 +148,7 @@ def _tell(
 ) -> None:
     """Write what the container is told; readable for its user alone."""
     part = {"name": "", "document": nemo_gym_part.script_text(config.document, code.text, config.secrets)}
-    private.write(folder / "part.json", json.dumps(part), owner=owner)
+    private.write(folder / scratch.TOLD, json.dumps(part), owner=owner)
     private.write(folder / "asked.json", json.dumps(asked), owner=owner)
     worker = Path(prepare_worker.__file__)
     private.write(folder / worker.name, worker.read_text("utf-8"), owner=owner)

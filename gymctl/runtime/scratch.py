@@ -10,9 +10,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from gymctl.images import scratch
 from gymctl.paths import cache_dir
 
 NEW, RUNNING = ".new-", ".run-"
+TOLD = "part.json"
+"""Lies in the folders that a container is told by."""
 
 
 @contextmanager
@@ -30,6 +33,11 @@ def folder() -> Iterator[Path]:
     finally:
         shutil.rmtree(named, ignore_errors=True)
         os.close(descriptor)
+
+
+def left() -> list[Path]:
+    """The folders whose process is gone, as they are."""
+    return [found for found in sorted(_parent().glob(f"{RUNNING}*")) if not scratch.is_locked(found)]
 
 
 def abandoned() -> Iterator[Path]:

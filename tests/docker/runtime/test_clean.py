@@ -117,12 +117,17 @@ def test_what_is_ours_and_dead_goes_and_everything_else_stays(engine: OwnEngine,
     (here / ".gymctl" / "starting" / "parts").mkdir()
     (here / ".gymctl" / "notes").mkdir()
     (here / "tmp" / "gymctl-build-young").mkdir(parents=True)
+    prepare = here / "cache" / "gymctl" / "prepare" / ".run-killed"
+    prepare.mkdir(parents=True)
+    (prepare / "part.json").write_text('{"hf_token": "planted"}')
+    engine.docker("create", "--name", "gymctl-prepare-killed", "used:1")
 
     with held(here / ".gymctl" / "starting" / "lock"):
         shown = gymctl(engine, here, "clean", "--dry-run", "--json")
         going = {
             *("dead-1", "dead_default", ".gymctl/dead", "gymctl/resources-weather:1"),
             nameless.removeprefix("sha256:")[:12],
+            str(prepare),
         }
         assert names(shown) == going
 
@@ -141,6 +146,7 @@ def test_what_is_ours_and_dead_goes_and_everything_else_stays(engine: OwnEngine,
         assert "stays" not in done.stderr
         assert names(gymctl(engine, here, "clean", "--json")) == set()
 
+    assert not prepare.exists()
     told = engine.docker("ps", "--all", "--format", "{{.Names}}").stdout.decode().split()
     assert set(told) == {"theirs", "starting-1"}
     images = engine.docker("images", "--format", "{{.Repository}}:{{.Tag}}").stdout.decode().split()

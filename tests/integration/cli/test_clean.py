@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pty
@@ -84,6 +85,24 @@ def test_it_removes_after_a_yes_and_otherwise_only_shows(
     assert (folder / ".gymctl" / "held" / "parts" / "weather.json").exists()
     assert (folder / ".gymctl" / "dead").exists() != is_gone
     assert [path.name for path in (folder / ".gymctl").iterdir() if path.name.startswith(".")] == []
+
+
+def test_tokens_of_killed_prepare_scripts_go(folder: Path) -> None:
+    """But one that told a container is its only trace, and no engine answers."""
+    place = folder / "cache" / "gymctl" / "prepare"
+    for name in (".run-local", ".run-running", ".run-contained"):
+        (place / name).mkdir(parents=True)
+        (place / name / "asked.json").write_text('{"args": {"token": "hf-planted"}}')
+    (place / ".run-contained" / "part.json").write_text("{}")
+    running = os.open(place / ".run-running", os.O_RDONLY)
+    try:
+        fcntl.flock(running, fcntl.LOCK_EX)
+        done = gymctl(folder, "clean", "--yes")
+    finally:
+        os.close(running)
+    assert done.returncode == 0, done.stderr
+    assert "a prepare script that was killed" in done.stdout
+    assert {path.name for path in place.iterdir()} == {".run-running", ".run-contained"}
 
 
 def test_a_folder_that_a_signal_leaves_half_removed_goes_with_the_next(folder: Path) -> None:

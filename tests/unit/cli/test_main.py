@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import json
 import signal
+import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -65,6 +67,34 @@ def test_a_current_folder_that_is_gone_is_no_bug(
         main.main(["config", "show", "weather"])
     assert caught.value.code == 3
     assert "the current folder is not there any more" in capsys.readouterr().err
+
+
+def test_a_report_of_a_bug_holds_no_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keys = {
+        "environ": "sk-4711-environ",
+        "file": "sk-4711-file",
+        "flag": "sk-4711-flag",
+        "word": "sk-4711-word",
+    }
+    told = ["doctor", "--model-api-key", keys["flag"], f'++judge.judge_api_key="{keys["word"]}"']
+
+    def fail() -> None:
+        raise LookupError(f"between {list(keys.values())} and their end")
+
+    monkeypatch.setattr(doctor, "command", fail)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(sys, "argv", ["gymctl", *told])
+    monkeypatch.setenv("SOME_API_KEY", keys["environ"])
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "env.yaml").write_text(f"policy_api_key: {keys['file']}\n")
+    with pytest.raises(SystemExit) as caught:
+        main.main(["doctor", "--debug"])
+    assert caught.value.code == 70
+    (file,) = tmp_path.glob("gymctl-bug-*.txt")
+    for text in (file.read_text(), capsys.readouterr().err):
+        assert "LookupError: between ['****', '****', '****', '****'] and their end" in text
 
 
 def test_ctrl_c_before_a_command_listens_says_so(
