@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
+SECONDS = 900
+"""Of a test that names no limit. The first one on a new machine makes the base image, too."""
 
 
 def _engine_answers() -> bool:
@@ -22,6 +24,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     mine = [item for item in items if HERE in item.path.parents]
     for item in mine:
         item.add_marker(pytest.mark.docker)
+        if item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(SECONDS))
     if not mine or _engine_answers():
         return
     if os.environ.get("GYMCTL_REQUIRE_DOCKER"):

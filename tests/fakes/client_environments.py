@@ -55,7 +55,7 @@ def client(
         env={**kept, **(environ or {})},
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=600,
         check=False,
     )
 

@@ -64,8 +64,9 @@ class Company:
         """What must be found nowhere, also as it goes over the wire; a line of the certificate among it."""
         pem = (self.folder / "ca.pem").read_text("ascii").splitlines()
         logins = (f"{TOKEN}:", f"{LOGIN}:{PASSWORD}")
+        addresses = (f"{self.address}:{port}" for port in (self.index_port, self.proxy_port))
         encoded = (base64.b64encode(login.encode()).decode() for login in logins)
-        return (*PLANTED, *encoded, pem[2], f"{self.address}:{self.index_port}", f":{self.proxy_port}")
+        return (*PLANTED, *encoded, pem[2], *addresses)
 
 
 @contextmanager

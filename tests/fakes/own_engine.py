@@ -95,10 +95,13 @@ class OwnEngine:
 @contextmanager
 def own_engine(images: Collection[str] = (), *, has_containerd_store: bool = False) -> Iterator[OwnEngine]:
     folder = Path(tempfile.mkdtemp(prefix="gymctl-engine-"))
-    holder = subprocess.Popen(["unshare", "--net", "sh", "-c", "ip link set lo up; exec sleep infinity"])
+    # What enters the namespace before it is made would be in that of the machine, with its networks.
+    hold = "ip link set lo up && echo up && exec sleep infinity"
+    holder = subprocess.Popen(["unshare", "--net", "sh", "-c", hold], stdout=subprocess.PIPE)
     engine = OwnEngine(folder, holder, has_containerd_store)
     try:
-        time.sleep(0.5)
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"up\n"
         engine.start()
         if images:
             engine.load(images)
@@ -108,5 +111,5 @@ def own_engine(images: Collection[str] = (), *, has_containerd_store: bool = Fal
         # A daemon that was killed leaves its data folder mounted on itself.
         subprocess.run(["umount", "--lazy", str(folder / "data")], capture_output=True, check=False)
         holder.kill()
-        holder.wait()
+        holder.communicate()
         shutil.rmtree(folder, ignore_errors=True)

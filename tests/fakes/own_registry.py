@@ -22,7 +22,7 @@ from gymctl.artefacts.registry import Registry
 
 USER, PASSWORD = "reader", "correct-horse-7"
 HTPASSWD = f"{USER}:$2b$05$abcdefghijklmnopqrstuuBYe9o9CGi/BHa4OAlLpruMUDfwV3Rby\n"
-START_SECONDS = 20.0
+START_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def serve(
             yield LocalRegistry(host, folder / "storage")
         finally:
             process.terminate()
-            process.wait(10)
+            process.wait(60)
 
 
 def _wait(url: str, process: subprocess.Popen[bytes], log: Path) -> None:

@@ -98,7 +98,7 @@ def _yaml(way: str) -> str:
 def arrived(folder: Any) -> None:
     """The server has every key, byte for byte."""
     port = folder.state["table"]["servers"]["teller"]["address"]["port"]
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/digests", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/digests", timeout=60) as answer:
         got = json.loads(answer.read())
     texts = {f"{way}_{name}": text for way in WAYS for name, text in HARD.items()}
     texts |= {"policy_api_key": FLAG, "token_key": TOKEN}
@@ -122,7 +122,7 @@ def stays_hidden(folder: Any, output: Iterable[str]) -> None:
     for text in output:
         assert is_in(text.encode()) == []
     with urllib.request.urlopen(
-        f"http://127.0.0.1:{folder.head_port}/global_config_dict_yaml", timeout=10
+        f"http://127.0.0.1:{folder.head_port}/global_config_dict_yaml", timeout=60
     ) as answer:
         assert is_in(json.loads(answer.read()).encode()) == []
     holders = {path for path in folder.parts.parent.rglob("*") if path.is_file() and is_in(path.read_bytes())}

@@ -22,7 +22,8 @@ KILLS = int(os.environ.get("GYMCTL_KILLS", "3"))
 ROLLOUTS = int(os.environ.get("GYMCTL_KILL_ROLLOUTS", "30"))
 SEED = int(os.environ.get("GYMCTL_KILL_SEED", "20261130"))
 RESTARTS = int(os.environ.get("GYMCTL_ENGINE_RESTARTS", "0"))
-SLOW = "++policy_model.responses_api_models.scripted_model.faults.latency_ms=40"
+SLOW = "++policy_model.responses_api_models.scripted_model.faults.latency_ms=150"
+"""So that what is left of a session takes longer than a blow."""
 ARGUMENTS = (
     *("eval", "--resources-server", "counter", "--model-type", "scripted_model", "--runtime", "compose"),
     *("-i", "rows.jsonl", "-k", "2", "-o", "struck.jsonl", "--concurrency", "4", "--json", SLOW),

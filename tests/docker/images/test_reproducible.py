@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -56,6 +57,7 @@ async def test_images_have_the_same_id_twice_and_a_clock_in_one_is_named(
 
     config = config_of(folder(tmp_path, "clock", Dockerfile=CLOCK))
     await ensure(config, engine, reporter)
+    await asyncio.sleep(1.1)  # layers hold whole seconds, and these are to differ
     plans = (await plan_all(config, engine, reporter))[1:]
     with pytest.raises(IntegrityError) as caught:
         await check(plans, engine, reporter, BuildSettings())

@@ -86,8 +86,8 @@ def test_it_makes_its_files_with_its_packages_and_the_tokens_that_it_names(folde
 def running(folder: Path) -> tuple[subprocess.Popen[str], set[str]]:
     """A command whose script sleeps, and its container."""
     before = set(containers())
-    program = start(*PREPARE, "++prepare_script_args.seconds=300", cwd=folder)
-    deadline = time.monotonic() + 240
+    program = start(*PREPARE, "++prepare_script_args.seconds=3600", cwd=folder)
+    deadline = time.monotonic() + 600
     while not (mine := set(containers("--filter", "status=running")) - before):
         assert program.poll() is None, program.communicate()
         assert time.monotonic() < deadline

@@ -211,7 +211,7 @@ def test_old_environments_go_and_those_of_a_running_process_stay(engine: OwnEngi
         (envs / name / "file").write_bytes(b"x" * 10_000)
         then = time.time() - (0 if name == "young" else 40 * 86400)
         os.utime(envs / name, (then, then))
-    server = subprocess.Popen(["sleep", "60"], env={**os.environ, "PYTHONPATH": str(envs / "running")})
+    server = subprocess.Popen(["sleep", "infinity"], env={**os.environ, "PYTHONPATH": str(envs / "running")})
     try:
         told = json.loads(gymctl(engine, here, "cache", "info", "--json").stdout)
         assert [(part["part"], part["entries"]) for part in told["parts"]] == [("envs", 3)]

@@ -13,16 +13,16 @@ from typing import Any
 
 import pytest
 
-SLOW = "import time\n\ntime.sleep(60)\n"
+SLOW = "import time\n\ntime.sleep(3600)\n"
 BROKEN = "import no_such_module_4711\n"
 
 
 def answer(url: str) -> Any:
-    with urllib.request.urlopen(url, timeout=10) as response:
+    with urllib.request.urlopen(url, timeout=60) as response:
         return response.status, response.headers, response.read()
 
 
-def finished(process: subprocess.Popen[str], seconds: float = 60) -> str:
+def finished(process: subprocess.Popen[str], seconds: float = 120) -> str:
     return process.communicate(timeout=seconds)[0]
 
 
@@ -174,9 +174,9 @@ def test_a_server_that_needs_more_memory_is_reported_as_out_of_memory(folder: An
 
 def test_a_server_that_is_too_slow_is_named(folder: Any, containers: Any) -> None:
     folder.server("slow", 'print("loading a large table", flush=True)\n' + SLOW)
-    up = folder.up("-d", "--wait", "6")
+    up = folder.up("-d", "--wait", "15")
     assert up.returncode == 5
-    assert "`slow` did not answer within 6 s" in up.stderr
+    assert "`slow` did not answer within 15 s" in up.stderr
     assert "loading a large table" in up.stderr
     assert containers.left() == []
     assert why_up(folder) == ("slow", "too slow to start")

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from fakes.program import own_head
 from fakes.registry import registry
 
 from gymctl.images import lock
@@ -147,10 +148,10 @@ def test_two_projects_of_one_folder_start_at_once_each_with_its_own_server_of_on
         (folder.path / root / TINY / "app.py").write_text(f"{folder.ready_app}# {root}\n")
     shutil.rmtree(folder.path / "resources_servers")
     names = {root: f"{folder.project[:40]}-{root}" for root in ("a", "b")}
+    heads = {root: own_head() for root in names}
 
     def up(root: str, *flags: str) -> subprocess.CompletedProcess[str]:
-        port = f"++head_server.port={folder.head_port if root == 'a' else folder.head_port + 1}"
-        selection = ("tiny.yaml", "--search-dir", root, "--project", names[root], port)
+        selection = ("tiny.yaml", "--search-dir", root, "--project", names[root], heads[root])
         return folder.run("up", *selection, "--runtime", "compose", "-d", *flags)
 
     def code(root: str) -> str:

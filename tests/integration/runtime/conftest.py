@@ -125,7 +125,7 @@ class Folder:
         return False
 
     def wait_for(
-        self, condition: Any, process: subprocess.Popen[str] | None = None, seconds: float = 90
+        self, condition: Any, process: subprocess.Popen[str] | None = None, seconds: float = 240
     ) -> None:
         end = time.monotonic() + seconds
         while not condition():
