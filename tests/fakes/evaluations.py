@@ -215,6 +215,7 @@ def small_model_is_evaluated(folder: Path, runtime: str) -> None:
     done = gymctl(
         *("eval", "arithmetic", "--model-type", "llama_cpp_model", "--runtime", runtime),
         *("--limit", "2", "-k", "2", "-o", "demo.jsonl", "--json"),
+        *("--temperature", "0"),  # no answer is left to chance
         cwd=folder,
     )
     assert done.returncode == 0, done.stderr

@@ -15,6 +15,7 @@ import pytest
 from aiohttp import web
 from fakes.evaluations import REPO
 
+from gymctl import deferred
 from gymctl.cli import progress
 from gymctl.cli.output import Console
 from gymctl.contract.servers import ServerTable
@@ -120,6 +121,7 @@ async def waiting_rollout(transport: Transport, table: ServerTable) -> AsyncIter
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that is busy is given more time to answer."""
     monkeypatch.setattr(waiting, "PATIENCE", 30.0)
+    monkeypatch.setattr(deferred, "COMING_BACK_SECONDS", 30.0)
 
 
 @pytest.fixture
