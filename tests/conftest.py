@@ -9,7 +9,9 @@ from hypothesis import HealthCheck, settings
 
 # How long an example takes says how busy the machine is, not what is wrong. The examples are the same each
 # time; others are looked for with --hypothesis-profile=search.
-settings.register_profile("search", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "search", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=False
+)
 settings.register_profile("busy", settings.get_profile("search"), derandomize=True)
 settings.load_profile("busy")
 
