@@ -26,10 +26,9 @@ _ASIDE = re.compile(r"\.(.+)\.removed-\d+")
 @contextmanager
 def folder(prefix: str = PREFIX, beside: Path | None = None) -> Iterator[Path]:
     """A folder of this user's alone, gone at the end: below `beside`, or where temporary files lie. What
-    commands that were killed left there under this prefix goes first where it lies beside something else."""
-    if beside is not None:
-        for left in abandoned(prefix, beside):
-            shutil.rmtree(left, ignore_errors=True)
+    commands that were killed left there under this prefix goes first: it may hold the login of an index."""
+    for left in abandoned(prefix, beside):
+        shutil.rmtree(left, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix=prefix, dir=beside, ignore_cleanup_errors=True) as made:
         descriptor = os.open(made, os.O_RDONLY)
         try:

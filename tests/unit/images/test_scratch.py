@@ -21,11 +21,16 @@ def test_a_killed_builds_folder_is_found_and_a_running_ones_is_not(
     killed.mkdir()
     (tmp_path / "gymctl-other").mkdir()
     assert list(scratch.abandoned()) == [], "it may have been made just now"
-    monkeypatch.setattr(scratch, "SURELY_LOCKED_SECONDS", 0.0)
+    monkeypatch.setattr(scratch, "SURELY_LOCKED_SECONDS", -1.0)
+    assert list(scratch.abandoned()) == [killed]
     with scratch.folder() as running:
         assert running.stat().st_mode & 0o777 == 0o700
-        assert list(scratch.abandoned()) == [killed]
+        assert not killed.exists(), "it goes with the next command of its kind"
+        with scratch.folder():
+            assert running.is_dir()
+            assert list(scratch.abandoned()) == []
     assert not running.exists()
+    assert (tmp_path / "gymctl-other").is_dir()
 
 
 def test_what_a_killed_command_left_beside_its_output_goes_with_the_next(
