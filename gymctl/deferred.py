@@ -82,12 +82,13 @@ class Stream:
         self._untold_bytes = 0
         self._taken_back: list[str] = []
         self._reading: asyncio.Task[None] | None = None
+        self._is_left = False
         self._idle: asyncio.TimerHandle | None = None
         self._errands: set[asyncio.Task[None]] = set()
 
     @property
     def is_open(self) -> bool:
-        return self._reading is not None and not self._reading.done()
+        return self._reading is not None and not self._reading.done() and not self._is_left
 
     async def open(self) -> bool:
         """Whether the server has such a stream for us."""
@@ -209,7 +210,8 @@ class Stream:
         task.add_done_callback(self._errands.discard)
 
     def leave(self) -> None:
-        """Read no more."""
+        """Read no more. From now on nobody may wait for what would be read."""
+        self._is_left = True
         if self._reading is not None:
             self._reading.cancel()
 

@@ -294,6 +294,18 @@ async def test_an_idle_stream_is_closed_and_made_anew(server, monkeypatch):
         assert len(numbers(await asyncio.gather(*calls(transport, proxy.url)))) == CALLS - 1
 
 
+async def test_a_call_that_comes_while_an_idle_stream_closes_is_not_lost(server):
+    slow, proxy = server
+    slow.go.set()
+    async with Transport(FEW) as transport:
+        await asyncio.gather(*calls(transport, proxy.url))
+        again = calls(transport, proxy.url)
+        assert transport._streams is not None
+        for opening in transport._streams._opening.values():
+            opening.result().leave()
+        assert len(numbers(await asyncio.gather(*again))) == CALLS - 1
+
+
 async def test_a_server_that_stops_answers_what_it_can():
     made = Slow(make_part("env", "environment_servers", "slow"))
     app = Slow.app()
