@@ -235,6 +235,15 @@ class Engine:
             return None
         return str(image["Id"]) if platform_of(image) == self.platform else None
 
+    def image_labels(self, reference: str) -> Mapping[str, str]:
+        """What a local image says of itself; nothing when it is not there."""
+        import docker.errors
+
+        try:
+            return dict(self.api.api.inspect_image(reference)["Config"].get("Labels") or {})
+        except docker.errors.ImageNotFound:
+            return {}
+
     def image_variable(self, reference: str, name: str) -> str | None:
         """An environment variable that a local image sets; None when it does not, or is not there."""
         import docker.errors

@@ -13,6 +13,7 @@ from gymctl.errors import Interrupted
 from gymctl.runtime.tasks import finish
 
 T = TypeVar("T")
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupts:
@@ -76,9 +77,7 @@ class Interrupts:
         loop = asyncio.get_running_loop()
         task: asyncio.Task[T] = asyncio.ensure_future(main(self))  # type: ignore[arg-type]
         self._task = task
-        before = {
-            number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-        }
+        before = {number: signal.getsignal(number) for number in _SIGNALS}
         if before[signal.SIGHUP] == signal.SIG_IGN:
             del before[signal.SIGHUP]
         for number in before:
@@ -97,12 +96,24 @@ class Interrupts:
 
 def run(main: Callable[[Interrupts], Awaitable[T]], tell: Callable[[str], None]) -> T:
     """Run an async command from synchronous code, on uvloop where it is installed."""
+    heard = {number: signal.getsignal(number) for number in _SIGNALS}
     try:
-        import uvloop
-    except ImportError:  # pragma: no cover - Windows
-        return asyncio.run(_with(main, tell))
-    return uvloop.run(_with(main, tell))
+        try:
+            import uvloop
+        except ImportError:  # pragma: no cover - Windows
+            return asyncio.run(_with(main, tell))
+        return uvloop.run(_with(main, tell))
+    finally:
+        for number, handler in heard.items():
+            signal.signal(number, handler)
 
 
 async def _with(main: Callable[[Interrupts], Awaitable[T]], tell: Callable[[str], None]) -> T:
-    return await Interrupts(tell).run(main)
+    interrupts = Interrupts(tell)
+    try:
+        return await interrupts.run(main)
+    finally:
+        if interrupts.received is not None:
+            # The loop waits for its threads now, and one more signal would close it before they end.
+            for number in _SIGNALS:
+                signal.signal(number, signal.SIG_IGN)

@@ -46,6 +46,13 @@ def short(digest: str | None) -> str:
     return "none" if digest is None else digest.removeprefix("sha256:")[:12]
 
 
+def apart(one: str, other: str) -> tuple[str, str]:
+    """Two digests as `short`, or whole where that shows no difference."""
+    if one == other or short(one) != short(other):
+        return short(one), short(other)
+    return one.removeprefix("sha256:"), other.removeprefix("sha256:")
+
+
 class LockedImage(BaseModel):
     """One image. `name`, `platform` and `context` are its key."""
 

@@ -15,8 +15,8 @@ from gymctl.config.model import Config
 from gymctl.engine import Engine
 from gymctl.errors import EngineError, GymctlError, IntegrityError, PrerequisiteError
 from gymctl.images.build import Images
-from gymctl.images.lock import Lock, LockedImage, short
-from gymctl.images.plan import CHECKOUT, BaseImage, ImagePlan
+from gymctl.images.lock import Lock, LockedImage, apart, short
+from gymctl.images.plan import CHECKOUT, LABEL_INPUTS, LABEL_SERVER, BaseImage, ImagePlan
 from gymctl.images.progress import Reporter
 from gymctl.images.project import Pythons, plan_project
 from gymctl.images.refused import no_tls
@@ -107,6 +107,8 @@ async def ensure_locked(config: Config, source: Source, engine: Engine, reporter
     if missing:
         ids |= await _pulled(missing, engine, reporter, source)
     found = {tag: id for tag, id in ids.items() if id is not None}
+    labels = {tag: await asyncio.to_thread(engine.image_labels, id) for tag, id in found.items()}
+    _refuse([wrong for need in needs if (wrong := _of_another(need, labels[need.plan.tag]))], source)
     pulled = f", {len(missing)} pulled" if missing else ""
     reporter.step("images", f"{len(found)} in use, locked by {source.name}{pulled}")
     by_server = {name: found[need.plan.tag] for need in needs for name in need.plan.servers}
@@ -152,7 +154,7 @@ def _doubt(
     else:
         what = f"the folder of {plan.source} is not the locked one"  # a checkout: or gymctl's part in it
         hint = "go back to the files that were locked"
-    expected, seen = short(image.context), short(plan.context_digest)
+    expected, seen = apart(image.context, plan.context_digest)
     return IntegrityError(f"{what}: locked {expected}, found {seen}", where=where, hint=f"{hint}{_OR_BUILD}")
 
 
@@ -164,6 +166,24 @@ def _fits(version: str) -> bool:
 
 def _minor(version: str) -> list[str]:
     return version.split(".")[:2]
+
+
+def _of_another(need: _Need, labels: Mapping[str, str]) -> IntegrityError | None:
+    """Whether the image itself says that it is another one than the lock calls it."""
+    expected = {LABEL_SERVER: need.plan.source, LABEL_INPUTS: need.image.inputs}
+    if need.plan.source == CHECKOUT:
+        del expected[LABEL_SERVER]  # older images told where the checkout lay
+    wrong = [labels[key] for key, value in expected.items() if labels.get(key, value) != value]
+    if not wrong:
+        return None
+    what = (
+        f"{short(need.image.id)} is not an image of {need.place} but of {labels.get(LABEL_SERVER, wrong[0])}"
+    )
+    if labels.get(LABEL_SERVER) == need.plan.source:
+        what = f"{short(need.image.id)} is the image of another {need.place} than the lock tells of"
+    return IntegrityError(
+        what, where=need.plan.source, hint=f"go back to the lock as it was written{_OR_BUILD}"
+    )
 
 
 def _nowhere(need: _Need) -> IntegrityError:
@@ -207,9 +227,9 @@ async def _pull(need: _Need, engine: Engine, reporter: Reporter) -> str:
     found = await asyncio.to_thread(held, engine, need.image)
     if found is None:
         seen = await asyncio.to_thread(engine.image_id, pinned)
+        locked, other = apart(need.image.id, seen or "nothing")
         raise IntegrityError(
-            f"{pinned} is not the locked image of {need.place}: "
-            f"locked {short(need.image.id)}, found {short(seen or 'nothing')}",
+            f"{pinned} is not the locked image of {need.place}: locked {locked}, found {other}",
             where=need.plan.source,
             hint="id and digest of the lock belong to two images: was it edited by hand?",
         )

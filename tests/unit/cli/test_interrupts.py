@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import threading
+import time
 
 import pytest
 
-from gymctl.cli.interrupts import Interrupts
+from gymctl.cli.interrupts import Interrupts, run
 from gymctl.errors import Interrupted
 
 
@@ -147,3 +149,32 @@ async def test_a_command_without_signals_returns_its_value() -> None:
         return "done"
 
     assert await Interrupts(lambda _: None).run(main) == "done"
+
+
+def test_a_signal_while_the_loop_waits_for_its_threads_is_not_heard() -> None:
+    """It would close the loop before a thread ends, which then tells so with a traceback."""
+    over = threading.Event()
+    found: list[bool] = []
+
+    def work() -> None:
+        over.wait(30)
+        for _ in range(3000):  # until the loop has nothing to do but to wait for this
+            if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+                os.kill(os.getpid(), signal.SIGINT)
+                found.append(True)
+                return
+            time.sleep(0.01)
+
+    async def main(_: Interrupts) -> None:
+        working = asyncio.ensure_future(asyncio.to_thread(work))
+        try:
+            await raise_signal(signal.SIGINT)
+            await working
+        finally:
+            over.set()
+
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(Interrupted):
+        run(main, lambda _: None)
+    assert found == [True]
+    assert signal.getsignal(signal.SIGINT) == before

@@ -15,6 +15,7 @@ from gymctl.images import locked
 from gymctl.images.context import base_context, server_context
 from gymctl.images.lock import Lock, LockedImage
 from gymctl.images.locked import Source, ensure_locked
+from gymctl.images.plan import LABEL_INPUTS, LABEL_SERVER
 from gymctl.programs import Finished
 
 BASE = "Dockerfile.base"
@@ -35,6 +36,10 @@ class Engine:
         self.registry: dict[str, str] = {}
         self.says: dict[str, str] = {}
         self.commands: list[tuple[str, ...]] = []
+        self.labels: dict[str, dict[str, str]] = {}
+
+    def image_labels(self, reference: str) -> dict[str, str]:
+        return self.labels.get(reference, {})
 
     def image_id(self, reference: str) -> str | None:
         return self.held.get(reference)
@@ -120,6 +125,39 @@ async def test_images_that_are_here_are_run_by_their_ids_and_nothing_is_asked_fo
     assert reporter.notes == []
     assert reporter.steps == ["images: 2 in use, locked by images.lock.json"]
     assert [one.name for one in images.lock.images] == [BASE, "resources_servers/weather"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "told"),
+    [
+        ({LABEL_SERVER: "resources_servers/other"}, "is not an image of {} but of resources_servers/other"),
+        (
+            {LABEL_SERVER: "resources_servers/weather", LABEL_INPUTS: "1" * 64},
+            "is the image of another {} than",
+        ),
+        ({LABEL_SERVER: "resources_servers/weather", LABEL_INPUTS: "0" * 64}, None),
+    ],
+)
+async def test_image_that_says_it_is_of_another_server_is_refused(
+    tmp_path: Path, labels: dict[str, str], told: str | None
+) -> None:
+    place = folder(tmp_path, "weather")
+    engine, source = Engine(digest("base"), digest("w")), lock(locked_folder(place, "w"))
+    engine.labels[digest("w")] = labels
+    if told is None:
+        assert (await ensure_locked(config(place), source, engine, Reporter()))["weather"] == digest("w")  # type: ignore[arg-type]
+        return
+    error = await refused(config(place), source, engine)
+    assert isinstance(error, IntegrityError)
+    assert told.format("resources_servers/weather (server `weather`)") in error.what
+
+
+async def test_digests_that_begin_alike_are_shown_whole(tmp_path: Path) -> None:
+    place = folder(tmp_path, "weather")
+    context = server_context(place).digest()
+    other = context[:-1] + ("0" if context[-1] != "0" else "1")
+    error = await refused(config(place), lock(image("resources_servers/weather", other, "w")), Engine())
+    assert error.what.endswith(f"locked {other}, found {context}")
 
 
 async def test_the_lock_of_a_packed_benchmark_is_not_told_by_its_place(tmp_path: Path) -> None:
