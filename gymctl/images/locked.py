@@ -155,7 +155,8 @@ def _doubt(
         what = f"the folder of {plan.source} is not the locked one"  # a checkout: or gymctl's part in it
         hint = "go back to the files that were locked"
     expected, seen = apart(image.context, plan.context_digest)
-    return IntegrityError(f"{what}: locked {expected}, found {seen}", where=where, hint=f"{hint}{_OR_BUILD}")
+    more = "" if source.is_packed else _OR_BUILD  # its lock is a part of it
+    return IntegrityError(f"{what}: locked {expected}, found {seen}", where=where, hint=f"{hint}{more}")
 
 
 def _fits(version: str) -> bool:

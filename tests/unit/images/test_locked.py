@@ -158,6 +158,14 @@ async def test_digests_that_begin_alike_are_shown_whole(tmp_path: Path) -> None:
     other = context[:-1] + ("0" if context[-1] != "0" else "1")
     error = await refused(config(place), lock(image("resources_servers/weather", other, "w")), Engine())
     assert error.what.endswith(f"locked {other}, found {context}")
+    assert "gymctl build" in str(error.hint)
+
+
+async def test_who_has_a_packed_benchmark_is_not_told_to_build_it(tmp_path: Path) -> None:
+    place = folder(tmp_path, "weather")
+    source = replace(lock(image("resources_servers/weather", "c", "w")), is_packed=True)
+    error = await refused(config(place), source, Engine())
+    assert error.hint == "go back to the files that were locked"
 
 
 async def test_the_lock_of_a_packed_benchmark_is_not_told_by_its_place(tmp_path: Path) -> None:
