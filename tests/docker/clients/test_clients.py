@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 from clients.client_checks import nulls_in
@@ -52,13 +51,6 @@ def training(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Training]:
         yield Training(port, write_rows(folder), engines)
 
 
-def served(name: str, training: Training) -> subprocess.CompletedProcess[str]:
-    arguments = ("--head-port", str(training.head_port), "--rows", training.rows, "--reward", "1")
-    done = client(name, *arguments)
-    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
-    return done
-
-
 @pytest.mark.parametrize(
     ("name", "checks", "note"),
     [
@@ -69,7 +61,9 @@ def served(name: str, training: Training) -> subprocess.CompletedProcess[str]:
     ],
 )
 def test_a_published_client_is_served(name: str, checks: int, note: str, training: Training) -> None:
-    done = served(name, training)
+    arguments = ("--head-port", str(training.head_port), "--rows", training.rows, "--reward", "1")
+    done = client(name, *arguments)
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
     print(name, done.stdout.splitlines()[-1])  # the figures of docs/nemo-gym.md
     assert f"{checks} passed, 0 failed" in done.stdout, done.stdout
     assert note in done.stdout, done.stdout
@@ -77,20 +71,11 @@ def test_a_published_client_is_served(name: str, checks: int, note: str, trainin
 
 def test_the_engines_got_no_nulls_and_shared_the_sessions(training: Training) -> None:
     """After axolotl, whose rows have a null for every key that another row has, also in tool schemas."""
-    asked = bodies_of(training)
-    for _ in range(10):  # whose a session is, its random id says
-        if not all(asked):
-            served("nemo_gym", training)
-            asked = bodies_of(training)
+    asked = [one.bodies("/v1/chat/completions") for one in training.engines]
     assert all(asked), [len(bodies) for bodies in asked]
     for body in (body for bodies in asked for body in bodies):
         nulls = {key for key, value in body.items() if value is None or (nulls_in(value) and key == "tools")}
         assert not nulls, body
-
-
-def bodies_of(training: Training) -> list[list[dict[str, Any]]]:
-    """What each engine was asked."""
-    return [one.bodies("/v1/chat/completions") for one in training.engines]
 
 
 def test_axolotl_starts_the_project_and_stops_it(tmp_path: Path) -> None:
