@@ -10,6 +10,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from gymctl.config.model import BuildSettings
+from gymctl.config.tree.masking import tokens_in_path
 from gymctl.errors import ConfigError
 
 OWN_CA_VARIABLE = "GYMCTL_CA_BUNDLE"
@@ -73,12 +74,13 @@ class BuildSecrets:
 
     @property
     def values(self) -> frozenset[str]:
-        """What must be cut out of build output: whole values, and the login part of URLs."""
+        """What must be cut out of build output: logins and tokens in URLs."""
         found: set[str] = set()
         for name, value in self.network.items():
             if name.lower() == "no_proxy":
                 continue
             for part in value.split():
+                found.update(tokens_in_path(part))
                 login = urlsplit(part if "://" in part else f"//{part}").netloc.rpartition("@")[0]
                 if login:
                     words = {login, login.partition(":")[2] or login}

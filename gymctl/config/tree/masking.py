@@ -2,8 +2,8 @@
 
 Masked are leaves whose key contains `token`, `key` or `header`; lists under such a key item by item; mappings
 are walked. Beyond the peer: any case (`HF_TOKEN`), passwords, secrets, credentials and authorisation by name,
-every value of a `…headers` mapping, user info and keys in URLs, bearer tokens in a text, and any text that
-repeats a masked value.
+every value of a `…headers` mapping, user info and keys in URLs, tokens in the path of an index, bearer
+tokens in a text, and any text that repeats a masked value.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ _MORE = re.compile(r"passw|passphrase|secret|credential|authori[sz]ation|cookie|
 # Up to the last @ before the path: a password may hold one.
 _USER_INFO = re.compile(r"(?<=://)[^/?#\s]+(?=@)")
 _QUERY = re.compile(r"([?&](?:[\w.-]*(?:key|token|secret|passw\w*|signature)|sig)=)([^&#\s]+)", re.IGNORECASE)
+# A step of a path that nobody would call a folder: where some indexes want their token.
+_STEP = re.compile(r"(?<=/)(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z0-9]{16,}(?=[/?#\s]|$)")
+_INDEX_KEYS = ("index_url", "extra_index_urls")
 # `Bearer of news` is a text: a token has a digit.
 _BEARER = re.compile(r"(?<=\bBearer )(?=[\w.~+/=-]*\d)[\w.~+/=-]{6,}", re.IGNORECASE)
 _REFERENCE = re.compile(r"\$\{[\w.\[\]-]+\}|\$\{oc\.env:\w+\}")
@@ -66,6 +69,11 @@ def redact(text: str, secrets: Collection[str]) -> str:
 def secrets_of(document: Any) -> frozenset[str]:
     """The clear text that masking hides, as far as it can be told from ordinary words and numbers."""
     return frozenset(_collect(document, "", False))
+
+
+def tokens_in_path(url: str) -> Iterator[str]:
+    """Steps of the path of an index that are its login: `https://index/dl/0f9e8d7c6b5a4d3c/simple`."""
+    yield from _STEP.findall(url)
 
 
 def _mask(value: Any, key: object, in_headers: bool, pattern: re.Pattern[str] | None) -> Any:
@@ -123,6 +131,8 @@ def _collect(value: Any, key: object, in_headers: bool) -> Iterator[str]:
             yield from filter(_is_telling, _BEARER.findall(value))
         if "://" in value:
             yield from filter(_is_telling, _in_urls(value))
+            if key in _INDEX_KEYS:
+                yield from tokens_in_path(value)
 
 
 def _in_urls(text: str) -> Iterator[str]:

@@ -32,6 +32,16 @@ def test_the_rule_of_the_contract() -> None:
     }
 
 
+def test_a_token_in_the_path_of_an_index_is_hidden_wherever_it_stands() -> None:
+    token = "0f9e8d7c6b5a4d3c"
+    urls = [f"https://dl.example.com/{token}/simple", "https://example.com/pypi-remote-2024/simple"]
+    document = {"build": {"index_url": urls[0], "extra_index_urls": urls}, "note": f"of {token}"}
+    hidden = f"https://dl.example.com/{MASK}/simple"
+    build = {"index_url": hidden, "extra_index_urls": [hidden, urls[1]]}
+    assert mask(document) == {"build": build, "note": f"of {MASK}"}
+    assert secrets_of({"model_base_url": urls[0]}) == frozenset()
+
+
 @pytest.mark.parametrize(
     "document",
     [

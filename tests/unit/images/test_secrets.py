@@ -77,6 +77,14 @@ def test_logins_of_urls_are_what_output_must_not_show() -> None:
     assert BuildSecrets.of(environ).values == {"me:hunter2", "hunter2"}
 
 
+def test_a_token_in_the_path_of_an_index_is_no_more_shown_than_a_login() -> None:
+    environ = {
+        "UV_DEFAULT_INDEX": "https://dl.example.com/0f9e8d7c6b5a4d3c/team/python/simple/",
+        "UV_INDEX": "https://example.com/x/ab12cd34ef56gh78?y=1 https://example.com/pypi-remote-2024/simple",
+    }
+    assert BuildSecrets.of(environ).values == {"0f9e8d7c6b5a4d3c", "ab12cd34ef56gh78"}
+
+
 def test_the_build_block_goes_before_what_every_program_reads_and_after_our_own_variable(
     pem: Path, tmp_path: Path
 ) -> None:
