@@ -38,6 +38,10 @@ _HINTS = (
         "the build reached no package index: `build.index_url` and `build.proxy` say where it is",
     ),
     (
+        re.compile(r"from versions: none", re.I),  # pip says no more, also when nothing answered
+        "the package index was not reached or does not have it: `build.index_url` says where it is",
+    ),
+    (
         re.compile(r"No solution found|No matching distribution|was not found in the package registry", re.I),
         "correct the requirement in the server's requirements.txt (or pyproject.toml)",
     ),

@@ -20,6 +20,7 @@ from fakes.ports import held_port
 from gymctl.contract.part import ServerPart
 from gymctl.servers.inprocess import serving
 from gymctl.servers.load import load
+from gymctl.servers.models import upstream as upstreams
 
 REPO = Path(__file__).resolve().parents[3]
 IMAGES = REPO / "server_images/responses_api_models"
@@ -153,6 +154,20 @@ async def _ready(running: Running, process: asyncio.subprocess.Process) -> None:
 async def upstream() -> AsyncIterator[Any]:
     async with fake.OpenAIUpstream() as running:
         yield running
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The pauses between tries, in seconds, as they are chosen."""
+    chosen: list[float] = []
+    choose = upstreams.pause
+
+    def noted(*given: Any) -> float:
+        chosen.append(choose(*given))
+        return chosen[-1]
+
+    monkeypatch.setattr(upstreams, "pause", noted)
+    return chosen
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ import aiohttp
 import pytest
 
 from gymctl.errors import ConfigError
-from gymctl.servers.models import upstream as module
 
 KEY = "sk-secret-of-the-test"
 
@@ -103,17 +102,7 @@ async def test_retried_statuses_are_tried_three_times_in_total(start, upstream, 
     assert all(pause >= 0.45 for pause in (pauses if status != 404 else pauses[1:]))
 
 
-async def test_a_retry_that_succeeds_is_a_success_and_retry_after_is_honoured(
-    start, upstream, reply, monkeypatch
-):
-    pauses: list[float] = []
-    original = module.pause
-
-    def noted(*given: Any) -> float:
-        pauses.append(original(*given))
-        return pauses[-1]
-
-    monkeypatch.setattr(module, "pause", noted)
+async def test_a_retry_that_succeeds_is_a_success_and_retry_after_is_honoured(start, upstream, reply, pauses):
     upstream.plan(reply(429, headers={"retry-after": "1.2"}), reply(503), reply())
     server = await start("openai_model", **block(upstream, max_http_attempts=5))
     status, _ = await server.post("/v1/responses", {"input": "x"})

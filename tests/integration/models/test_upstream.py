@@ -25,7 +25,6 @@ from gymctl.connections import Connections
 from gymctl.contract.part import Pool
 from gymctl.errors import ConfigError
 from gymctl.servers.models import breaker
-from gymctl.servers.models import upstream as module
 from gymctl.servers.models.upstream import Upstream
 from gymctl.transport import Transport
 
@@ -221,16 +220,8 @@ async def test_b71_a_long_generation_is_not_cut(upstream, reply, monkeypatch):
         assert (await transport.call("POST", f"{upstream.url}/responses", b"{}")).status == 200
 
 
-async def test_b73_overload_is_no_reason_to_storm(start, upstream, reply, monkeypatch):
+async def test_b73_overload_is_no_reason_to_storm(start, upstream, reply, pauses):
     rows = 8
-    pauses: list[float] = []
-    original = module.pause
-
-    def noted(*given: Any) -> float:
-        pauses.append(original(*given))
-        return pauses[-1]
-
-    monkeypatch.setattr(module, "pause", noted)
     upstream.plan(*(reply(429, headers={"retry-after": "1"}) for _ in range(rows)))
     upstream.plan(*(reply(503) for _ in range(rows)))
     upstream.always = reply(400)

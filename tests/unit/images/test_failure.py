@@ -63,6 +63,12 @@ def test_the_cause_outside_the_package_gives_the_hint() -> None:
     lines, hint = explain(disk)
     assert lines[-1] == disk[0]
     assert "disk" in str(hint)
+    silent = [
+        "#5 9.1 ERROR: Could not find a version that satisfies the requirement uv==0.1 (from versions: none)",
+        "#5 9.1 ERROR: No matching distribution found for uv==0.1",
+        "#5 ERROR: process did not complete successfully: exit code: 1",
+    ]
+    assert "build.index_url" in str(explain(silent)[1])
 
 
 def test_a_log_of_unknown_form_gives_its_last_lines() -> None:
