@@ -121,6 +121,8 @@ class Manifest(BaseModel):
     benchmark: str
     """What selects it below the folder: `weather`, `weather/live`."""
     description: str = ""
+    model: str = ""
+    """The implementation of the model server of its own; nothing where who runs it chooses the model."""
     gymctl: str = ""
     data: tuple[str, ...] = ()
     """Of `files`: those with rows."""
@@ -156,6 +158,7 @@ def content(
     data: tuple[str, ...] = (),
     template: Template | None = None,
     description: str = "",
+    model: str = "",
     lock: lock_file.Lock | None = None,
 ) -> Content:
     """Files as a whole, with lock and benchmark.json. The images of `lock` enter the template."""
@@ -171,6 +174,7 @@ def content(
         name=name,
         benchmark=benchmark,
         description=description,
+        model=model,
         gymctl=__version__,
         data=tuple(sorted(data)),
         files=tuple(
@@ -194,6 +198,7 @@ def relocked(packed: Content, lock: lock_file.Lock) -> Content:
         data=manifest.data,
         template=manifest.passport,
         description=manifest.description,
+        model=manifest.model,
         lock=lock,
     )
 

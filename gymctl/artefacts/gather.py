@@ -13,6 +13,7 @@ from typing import Any
 
 from gymctl.artefacts.content import Content, Item, Template, content, refuse_secrets, settings_digest
 from gymctl.config.model import Config, ServerBlock
+from gymctl.config.policy import POLICY
 from gymctl.config.reading import selectors
 from gymctl.config.reading.files import display, read
 from gymctl.config.reading.include import MOVED, entries_of
@@ -75,6 +76,7 @@ def gather(
         wrapper = text + "".join(f"  - {_quoted(entry)}\n" for entry in entries)
         tree.make(f"benchmarks/{chosen}/config.yaml", wrapper.encode())
     refuse_secrets(tree.files, _secrets(config, packed, tree))
+    own = config.servers.get(POLICY)
     return content(
         name=chosen,
         benchmark=benchmark,
@@ -85,6 +87,7 @@ def gather(
             config=settings_digest(dict(_settings(config))),
         ),
         description=_description(config),
+        model=own.implementation if own is not None and own.implementation != DUMMY else "",
         lock=lock,
     )
 

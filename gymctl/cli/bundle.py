@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gymctl.cli import amounts
+from gymctl.cli import amounts, packed
 from gymctl.cli import common_flags as common
 from gymctl.cli import selection as flags
 from gymctl.cli.output import Console, reporter
-from gymctl.cli.packed import replaying
 from gymctl.counts import counted
 from gymctl.errors import PrerequisiteError, UsageError
 
@@ -117,6 +116,5 @@ def _tell(
     console.data(str(file))
     count = f"{counted(len(images), 'image')}, {counted(len(content.manifest.files), 'file')}"
     console.say(f"{amounts.size(size)} · {count} · benchmark {digest}")
-    first = next(iter(cassettes.items()), None)
-    model = "--model-type NAME" if first is None else replaying(*first)
-    console.say(f"anywhere, without a network: gymctl eval {file.name} {model}")
+    run = packed.command(file.name, content.manifest.model, cassettes)
+    console.say(f"anywhere, without a network: {run}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
@@ -14,11 +15,22 @@ from gymctl.errors import UsageError
 _ROLLOUT = re.compile(r"(\d+)-(\d+)")
 
 
-def replaying(place: str, cassette: Path | None) -> str:
-    """The flags that play a cassette at `place` of a benchmark: of as many tasks and attempts as are in it.
+def command(word: str, model: str, cassettes: Mapping[str, Path | None]) -> str:
+    """What runs a packed benchmark called `word`, with its cassette if it brings one.
 
-    cassette: its file, where there is one to look into.
+    model: the model server of its own, if it has one. cassettes: by place, and the file where there is one to
+    look into.
     """
+    first = next(iter(cassettes.items()), None)
+    if first is not None:
+        flags = f" {_replaying(*first)}"
+    else:
+        flags = "" if model else " --model-type NAME"
+    return f"gymctl eval {shlex.quote(word)}{flags}"
+
+
+def _replaying(place: str, cassette: Path | None) -> str:
+    """The flags that play a cassette at `place` of it: of as many tasks and attempts as are in it."""
     rollouts = _rollouts(cassette) if cassette is not None else set[tuple[int, int]]()
     tasks, attempts = (len({rollout[side] for rollout in rollouts}) for side in (0, 1))
     is_block = rollouts == set(product(range(tasks), range(attempts)))

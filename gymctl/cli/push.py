@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gymctl.cli import packed
 from gymctl.cli import selection as flags
 from gymctl.cli.amounts import size
 from gymctl.cli.output import Console, reporter
@@ -131,7 +132,7 @@ async def _push(selection: Selection, asked: _Asked, console: Console) -> dict[s
         console.say(f"{asked.tag} named {benchmark.moved_from[:19]}… before")
     count = len(pushed) + 1
     console.say(f"read back: {count} of {count} digests match · {asked.lock} updated")
-    console.say(f"anyone can run it: gymctl eval {benchmark.reference}")
+    console.say(f"anyone can run it: {packed.command(str(benchmark.reference), content.manifest.model, {})}")
     return _json(pushed, benchmark)
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gymctl.cli import common_flags as common
+from gymctl.cli import packed
 from gymctl.cli.amounts import size
 from gymctl.cli.output import Console, reporter
-from gymctl.cli.packed import replaying
 from gymctl.counts import counted
 from gymctl.errors import UsageError
 
@@ -90,9 +89,9 @@ def _show(found: Opened, folder: Path | None, console: Console) -> None:
     count = f"{counted(len(rows), 'image')}, {counted(len(found.manifest.files), 'file')}"
     console.say(f"{found.manifest.name}: every byte as it was packed · {count}")
     console.say(f"benchmark {found.digest}")
-    cassettes = [one.path for one in found.manifest.files if one.path.startswith("cassettes/")]
-    file = folder / cassettes[0] if folder is not None and cassettes else None
-    model = replaying(cassettes[0], file) if cassettes else "--model-type NAME"
+    places = [one.path for one in found.manifest.files if one.path.startswith("cassettes/")]
+    cassettes = {place: None if folder is None else folder / place for place in places}
     if folder is not None:
         console.say(f"unpacked to {folder}")
-    console.say(f"run it: gymctl eval {shlex.quote(str(found.path))} {model}")
+    run = packed.command(str(found.path), found.manifest.model, cassettes)
+    console.say(f"run it: {run}")

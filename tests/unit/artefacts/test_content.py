@@ -11,7 +11,7 @@ from fakes.contents import unpacked
 
 from gymctl.artefacts import content as contents
 from gymctl.artefacts import kept
-from gymctl.artefacts.content import Content, Item
+from gymctl.artefacts.content import Content, Item, relocked
 from gymctl.artefacts.gather import gather
 from gymctl.config.load import load
 from gymctl.config.sources import Selection
@@ -82,6 +82,13 @@ def test_content_holds_config_rows_and_server_folders(folder: Path) -> None:
     assert "environment_servers/legacy_agent/app.py" in places
     assert not {"benchmarks/tool/data/scratch.bin", "resources_servers/tool/env.yaml"} & places
     assert content.files["resources_servers/tool/run.sh"].is_executable
+
+
+def test_a_model_server_of_its_own_is_told_and_a_stand_in_is_none(folder: Path) -> None:
+    assert packed().manifest.model == ""
+    brought = packed(benchmark=("weather",))
+    assert brought.manifest.model == relocked(brought, Lock()).manifest.model == "scripted_model"
+    assert packed(benchmark=("weather/live",)).manifest.model == ""
 
 
 def test_unpacked_server_folder_has_the_digest_that_the_lock_says(folder: Path, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gymctl.cli.packed import replaying
+from gymctl.cli.packed import command
 from gymctl.contract import cassette
 
 PLACE = "cassettes/a.cassette"
@@ -34,13 +34,20 @@ def recorded(folder: Path, *rollouts: str) -> Path:
 def test_as_many_tasks_and_attempts_as_are_in_it(
     tmp_path: Path, rollouts: tuple[str, ...], flags: str
 ) -> None:
-    assert replaying(PLACE, recorded(tmp_path, *rollouts)) == f"--model replay:{PLACE}{flags}"
+    held = {PLACE: recorded(tmp_path, *rollouts)}
+    assert command("a.gymb", "", held) == f"gymctl eval a.gymb --model replay:{PLACE}{flags}"
 
 
 def test_without_the_file_the_model_alone_is_named(tmp_path: Path) -> None:
-    assert replaying(PLACE, None) == replaying(PLACE, tmp_path / "gone") == f"--model replay:{PLACE}"
+    for file in (None, tmp_path / "gone"):
+        assert command("a.gymb", "", {PLACE: file}) == f"gymctl eval a.gymb --model replay:{PLACE}"
 
 
 def test_the_cassette_that_the_documentation_shows_has_twenty_tasks() -> None:
     file = Path(__file__).parents[3] / "benchmarks/arithmetic/smollm2.cassette"
-    assert replaying("c", file) == "--model replay:c --limit 20 -k 2"
+    assert command("c d", "", {"c": file}) == "gymctl eval 'c d' --model replay:c --limit 20 -k 2"
+
+
+def test_only_a_benchmark_without_a_model_of_its_own_asks_for_one() -> None:
+    assert command("a.gymb", "", {}) == "gymctl eval a.gymb --model-type NAME"
+    assert command("a.gymb", "scripted_model", {}) == "gymctl eval a.gymb"
