@@ -95,19 +95,8 @@ def held(path: Path) -> Iterator[None]:
     os.close(descriptor)
 
 
-def test_what_is_ours_and_dead_goes_and_everything_else_stays(engine: OwnEngine, here: Path) -> None:
-    image(engine, "used:1", "user's", labels={})
-    image(engine, "team/base:1", "team's", labels={})
-    shared = image(engine, "gymctl/resources-shared:1", "shared")
-    engine.docker("tag", shared, "team/shared:1")
-    image(engine, "gymctl/resources-shared:2", "shared, newer")
-    image(engine, "gymctl/resources-weather:1", "old")
-    nameless = image(engine, None, "nameless")
-    image(engine, "gymctl/base:1", "base")
-    image(engine, "gymctl/resources-weather:2", "new")
-    engine.docker("create", "--name", "theirs", "team/base:1")
-    engine.docker("volume", "create", "hf-cache")
-    engine.docker("network", "create", "team-net")
+def projects(engine: OwnEngine, here: Path) -> Path:
+    """One that is dead, one that just starts, notes of somebody; the folder of a killed prepare script."""
     left(engine, here, "dead", "dead")
     left(engine, here, "starting", "starting")
     parts = here / ".gymctl" / "dead" / "parts"
@@ -121,6 +110,23 @@ def test_what_is_ours_and_dead_goes_and_everything_else_stays(engine: OwnEngine,
     prepare.mkdir(parents=True)
     (prepare / "part.json").write_text('{"hf_token": "planted"}')
     engine.docker("create", "--name", "gymctl-prepare-killed", "used:1")
+    return prepare
+
+
+def test_what_is_ours_and_dead_goes_and_everything_else_stays(engine: OwnEngine, here: Path) -> None:
+    image(engine, "used:1", "user's", labels={})
+    image(engine, "team/base:1", "team's", labels={})
+    shared = image(engine, "gymctl/resources-shared:1", "shared")
+    engine.docker("tag", shared, "team/shared:1")
+    image(engine, "gymctl/resources-shared:2", "shared, newer")
+    image(engine, "gymctl/resources-weather:1", "old")
+    nameless = image(engine, None, "nameless")
+    image(engine, "gymctl/base:1", "base")
+    image(engine, "gymctl/resources-weather:2", "new")
+    engine.docker("create", "--name", "theirs", "team/base:1")
+    engine.docker("volume", "create", "hf-cache")
+    engine.docker("network", "create", "team-net")
+    prepare = projects(engine, here)
 
     with held(here / ".gymctl" / "starting" / "lock"):
         shown = gymctl(engine, here, "clean", "--dry-run", "--json")

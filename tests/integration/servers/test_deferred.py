@@ -22,7 +22,7 @@ from starlette.routing import Route
 
 from gymctl import deferred
 from gymctl import transport as module
-from gymctl.contract.deferred import RESULTS_HEADER, RESULTS_PATH, Result, Results
+from gymctl.contract.deferred import RESULTS_HEADER, RESULTS_PATH
 from gymctl.contract.part import Pool
 from gymctl.servers import EnvironmentConfig, EnvironmentServer, Json, json_object
 from gymctl.servers.inprocess import make_part, serving
@@ -390,16 +390,3 @@ def test_2000_in_flight_with_50_descriptors(tmp_path):
     assert done.returncode == 0, done.stderr
     (figures,) = orjson.loads((tmp_path / "figures.json").read_bytes())
     assert (figures["most"], figures["arrived"]) == (2000, 2500)
-
-
-def test_results_survive_any_way_of_cutting_them():
-    sent = [
-        Result(1, "a", 200, ((b"content-type", b"application/json"),), b'{"x":1}\n'),
-        Result(2, "b", 500, ((b"x", b"\xff"),), b""),
-        Result(3, "c", 200, (), b"\n" * 30),
-    ]
-    wire = b"".join(result.line() + result.body + b"\n" for result in sent)
-    for size in (1, 2, 7, 64, len(wire)):
-        results = Results()
-        pieces = [wire[start : start + size] for start in range(0, len(wire), size)]
-        assert [result for piece in pieces for result in results.feed(piece)] == sent
