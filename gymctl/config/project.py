@@ -33,10 +33,12 @@ def plain(name: str) -> str:
 
 def validated(name: str) -> str:
     if not PATTERN.fullmatch(name) or len(name) > LONGEST:
+        near = plain(name)
+        near = near if PATTERN.fullmatch(near) else f"{near}-1"
         raise UsageError(
             f"`{name}` cannot be a project name",
             where="--project",
-            hint=f"use a-z, 0-9 and, inside, - and _; at most {LONGEST} characters, like `{plain(name)}`",
+            hint=f"use a-z, 0-9 and, inside, - and _; 2 to {LONGEST} characters, like `{near}`",
         )
     return name
 

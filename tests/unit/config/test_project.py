@@ -44,6 +44,22 @@ def test_names_made_of_any_text(display: str) -> None:
     assert len(name) <= 63
 
 
+@given(st.text(max_size=100))
+def test_a_refused_name_comes_with_one_that_is_taken(name: str) -> None:
+    try:
+        assert project_name("", HERE, FILES, name) == name
+    except UsageError as error:
+        near = str(error.hint).split("`")[1]
+        assert project_name("", HERE, FILES, near) == near
+
+
+@pytest.mark.parametrize(("name", "near"), [("a", "a-1"), ("Not Good", "not-good"), ("日本", "gym")])
+def test_what_a_refused_name_comes_with(name: str, near: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        project_name("", HERE, FILES, name)
+    assert f"2 to 63 characters, like `{near}`" in str(caught.value.hint)
+
+
 def test_a_name_tells_folders_and_selections_apart() -> None:
     """B37."""
     model = Path("/home/you/model.yaml")
